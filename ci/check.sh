@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Everything that has to be green before a change lands. Runs anywhere with Python and make.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+echo "== lint"
+make lint
+
+echo "== the main job, from the README"
+make gate
+
+echo "== the tests, from the README"
+make test

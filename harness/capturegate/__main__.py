@@ -1,0 +1,5 @@
+"""`python -m capturegate`."""
+
+from capturegate.cli.main import main
+
+main()

@@ -1,0 +1,1 @@
+"""Gates: one file a gate, each one rule over the evidence of a case."""

@@ -1,0 +1,120 @@
+"""CG001: nothing is taken from the driver between the begin and the end of a capture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from capturegate import notes
+from capturegate.gates.base import Evidence, Judgement
+from capturegate.run.result import Verdict
+from capturegate.trace import FREEING_APIS, Event, Trace, Window
+
+
+class NoDriverAllocationInWindow:
+    """No driver allocation happens inside a capture window.
+
+    What it checks:
+        Every call that asks the driver for memory between the begin and the end of a capture, on
+        the capturing thread or on a stream of the capture. A refused attempt counts.
+
+    Why it is unsafe:
+        In thread-local and global mode the first cudaMalloc in the window is refused and the
+        capture is lost; an engine that treats that as fatal takes every later request with it.
+        In relaxed mode the call succeeds and nobody is told.
+
+    Goes red when:
+        Any allocation is inside a window. It is vacuous unless the pool had been drained of more
+        than zero bytes before the window and the step allocated more than nothing: an engine that
+        never needed memory in this step would pass without having been tested.
+
+    How to fix it:
+        Pre-grow the pool to the demand of the cold step before every capture, whatever the
+        configuration. Take what outlives the step from a pool of its own, before the window.
+
+    Proven by:
+        pregrow-behind-dbuf, pregrow-returns-zero, pregrow-inside-window, profile-short-by-one.
+    """
+
+    code: ClassVar[str] = "CG001"
+    name: ClassVar[str] = "no-driver-allocation-in-window"
+    needs: ClassVar[frozenset[str]] = frozenset({"allocations"})
+    params: ClassVar[Mapping[str, type]] = {}
+    by_default: ClassVar[bool] = True
+
+    def judge(self, evidence: Evidence, params: Mapping[str, Any]) -> Judgement:
+        """Broken by any allocation inside; held only where one could have happened."""
+        trace = evidence.trace
+        windows = trace.windows
+        inside = [e for w in windows for e in trace.inside(w) if e.allocates]
+        per_step = {w.phase: allocations_in(trace, w.phase) for w in windows}
+        figures = {"inside": len(inside), "step": sum(per_step.values()), "windows": len(windows)}
+        if inside:
+            refused = sum(event.refused for event in inside)
+            tail = f", {refused} of them refused" if refused else ""
+            return Judgement(
+                verdict=Verdict.BROKEN,
+                reason=f"{len(inside)} driver allocation(s) inside a capture window{tail}",
+                figures=figures | pool_figures(trace, inside[0]),
+                witness=witness_of(trace, inside),
+            )
+        if not windows:
+            return Judgement(verdict=Verdict.VACUOUS, reason="no capture began", figures=figures)
+        if not any(drained_before(trace, w) and per_step[w.phase] for w in windows):
+            return Judgement(
+                verdict=Verdict.VACUOUS,
+                reason="no window opened on a drained pool in a step that allocated at all",
+                figures=figures,
+            )
+        return Judgement(verdict=Verdict.HELD, figures=figures)
+
+
+def allocations_in(trace: Trace, phase: str) -> int:
+    """How often a step asked the driver for memory."""
+    return sum(event.allocates for event in trace.phase(phase))
+
+
+def drained_before(trace: Trace, window: Window) -> bool:
+    """Whether the pool was drained of more than nothing in an earlier step than the window's.
+
+    Without pool events any driver free of more than nothing counts as the drain.
+    """
+    for event in trace.events[: window.begin]:
+        if event.phase == window.phase:
+            continue
+        if "pool" in trace.capabilities:
+            if event.api == notes.DRAIN and (event.detail or {})["freed_bytes"] > 0:
+                return True
+        elif event.api in FREEING_APIS and not event.refused and event.nbytes > 0:
+            return True
+    return False
+
+
+def witness_of(trace: Trace, inside: list[Event]) -> tuple[Event, ...]:
+    """The first allocation, and the pool request that it was made for."""
+    first = inside[0]
+    request = request_before(trace, first)
+    return (first, request) if request else (first,)
+
+
+def request_before(trace: Trace, event: Event) -> Event | None:
+    """The last pool request of the same thread before an event of the same step."""
+    for earlier in reversed(trace.events[: event.seq]):
+        if earlier.phase != event.phase:
+            return None
+        if earlier.api == notes.GET and earlier.thread == event.thread:
+            return earlier
+    return None
+
+
+def pool_figures(trace: Trace, event: Event) -> dict[str, int | float | str]:
+    """Class, free blocks and bytes needed of the pool request behind an allocation."""
+    request = request_before(trace, event)
+    if request is None or request.detail is None:
+        return {}
+    detail = request.detail
+    return {
+        "class": detail["size_class"],
+        "free": detail["free"],
+        "needed": detail["needed_bytes"],
+    }

@@ -1,0 +1,120 @@
+"""CG002: the demand profile that a capture relies on covers what the window really takes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+from capturegate import notes
+from capturegate.gates.base import Evidence, Judgement
+from capturegate.gates.capture_completes import CaptureCompletes, fault_of
+from capturegate.run.result import Verdict
+from capturegate.trace import Event, Trace, Window
+
+
+class ProfileCoversWindow:
+    """The recorded demand covers the window's real peak in every size class.
+
+    What it checks:
+        The profile that was noted before the window, against the highest number of blocks that
+        the window had out at once, class by class. Requests count when they are made, so one that
+        was refused counts too.
+
+    Why it is unsafe:
+        A pre-grow is only as deep as the profile it is given. A profile that is short by one
+        block in one class is one driver allocation in the window, on the day when nothing else
+        happens to lie in the free list.
+
+    Goes red when:
+        A class peaks above its entry in the profile, or the window takes blocks and nobody noted
+        a profile. Vacuous when no window took a block from a pool.
+
+    How to fix it:
+        Record the demand at the cold step of the same shape, from a step boundary at which
+        nothing transient is out, and give every captured shape a profile of its own.
+
+    Proven by:
+        profile-short-by-one.
+    """
+
+    code: ClassVar[str] = "CG002"
+    name: ClassVar[str] = "profile-covers-window"
+    needs: ClassVar[frozenset[str]] = frozenset({"pool"})
+    params: ClassVar[Mapping[str, type]] = {}
+    by_default: ClassVar[bool] = True
+
+    def judge(self, evidence: Evidence, params: Mapping[str, Any]) -> Judgement:
+        """Broken by the first request that exceeds the profile."""
+        trace = evidence.trace
+        demand_blocks = profiled_blocks = 0
+        for window in trace.windows:
+            profile_note = profile_before(trace, window)
+            profile = (profile_note.detail or {})["profile"] if profile_note else {}
+            pool = (profile_note.detail or {})["pool"] if profile_note else None
+            requests = pool_events(trace.inside(window), pool)
+            peaks, breach = peaks_of(requests, profile)
+            demand_blocks += sum(peaks.values())
+            profiled_blocks += sum(profile.values())
+            if breach is not None:
+                detail = breach.detail or {}
+                size_class = detail["size_class"]
+                said = profile.get(size_class, 0) if profile_note else "no profile"
+                return Judgement(
+                    verdict=Verdict.BROKEN,
+                    reason=f"class {size_class} needs {peaks[size_class]} block(s) at once, "
+                    f"the profile says {said}",
+                    figures={
+                        "class": size_class,
+                        "peak": peaks[size_class],
+                        "profile": profile.get(size_class, 0),
+                    },
+                    witness=(breach, profile_note) if profile_note else (breach,),
+                )
+        figures = {"demand": demand_blocks, "profile": profiled_blocks}
+        if not demand_blocks:
+            return Judgement(verdict=Verdict.VACUOUS, reason="no window took a block from a pool")
+        if any(fault_of(window) for window in trace.windows):
+            return Judgement(
+                verdict=Verdict.UNKNOWN,
+                reason="the window was lost before its peak",
+                figures=figures,
+                blocked_by=CaptureCompletes.name,
+            )
+        return Judgement(verdict=Verdict.HELD, figures=figures)
+
+
+def profile_before(trace: Trace, window: Window) -> Event | None:
+    """The last profile noted in the window's step before it began."""
+    for event in reversed(trace.events[: window.begin]):
+        if event.phase != window.phase:
+            return None
+        if event.api == notes.PROFILE:
+            return event
+    return None
+
+
+def pool_events(events: Iterable[Event], pool: str | None) -> list[Event]:
+    """The requests and returns of one pool, or of all when none is named."""
+    return [
+        event
+        for event in events
+        if event.api in (notes.GET, notes.PUT)
+        and (pool is None or (event.detail or {})["pool"] == pool)
+    ]
+
+
+def peaks_of(
+    events: list[Event], profile: Mapping[int, int]
+) -> tuple[dict[int, int], Event | None]:
+    """Highest number of blocks out at once per class, and the first request above the profile."""
+    out: defaultdict[int, int] = defaultdict(int)
+    peaks: dict[int, int] = {}
+    breach = None
+    for event in events:
+        size_class = (event.detail or {})["size_class"]
+        out[size_class] += 1 if event.api == notes.GET else -1
+        peaks[size_class] = max(peaks.get(size_class, 0), out[size_class])
+        if breach is None and out[size_class] > profile.get(size_class, 0):
+            breach = event
+    return peaks, breach

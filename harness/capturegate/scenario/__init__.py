@@ -1,0 +1,1 @@
+"""Scenario files: reading, the grammar of expectations, checks against engine and gates."""

@@ -1,0 +1,315 @@
+"""The trace of one case: events as they came, and the capture windows among them.
+
+Events are stored as tuples while recording and read as `Event` objects afterwards.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from capturegate.sites import DEPTH_MAX, Frame, SiteTable
+from capturegate.status import SUCCESS, Outcome, Span, Status
+
+ENGINE = "engine"
+HARNESS = "harness"
+
+BEGIN_APIS = frozenset({"cudaStreamBeginCapture", "cudaStreamBeginCaptureToGraph"})
+END_API = "cudaStreamEndCapture"
+ALLOCATING_APIS = frozenset(
+    {"cudaMalloc", "cudaMallocAsync", "cudaMallocHost", "cudaMallocManaged", "cudaHostRegister"}
+)
+FREEING_APIS = frozenset({"cudaFree", "cudaFreeAsync", "cudaFreeHost", "cudaHostUnregister"})
+BLOCKING_APIS = frozenset(
+    {
+        "cudaStreamSynchronize",
+        "cudaEventSynchronize",
+        "cudaDeviceSynchronize",
+        "cudaMemcpy",
+        "cudaMemset",
+    }
+)
+_FULL_STACK = ALLOCATING_APIS | FREEING_APIS | BLOCKING_APIS | BEGIN_APIS | {END_API}
+_OWN_FILES = frozenset(
+    str(path)
+    for path in (
+        Path(__file__),
+        Path(__file__).with_name("notes.py"),
+        *(Path(__file__).parent / "backend").glob("*.py"),
+    )
+)
+
+CAPABILITIES = frozenset(
+    {"sites", "allocations", "accesses", "nodes", "node-arguments", "host-accesses", "pool"}
+)
+"""What a trace may be able to show. `pool` is there when the engine tells its pool events."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One recorded call or note.
+
+    Attributes:
+        seq: position in the trace, from 0.
+        api: CUDA's name of the call, or the name of a note (`pool.get`).
+        thread: small number of the calling host thread, 0 is the first seen.
+        stream: stream id, -1 for calls without one.
+        capture: id of the capture that the call belongs to, 0 for none.
+        phase: label of the step that ran, such as `3:capture_step`.
+        error: CUDA's error name; a note has cudaSuccess.
+        nbytes: bytes asked for, freed, copied or set.
+        address: device or host address, 0 for none.
+        allocation: allocation id of that address.
+        handle: event, graph, executable or kernel name the call is about.
+        node: id of the node that the call added to a graph, 0 for none.
+        reads: spans read now; a recorded call reads nothing.
+        writes: spans written now.
+        site: interned call site, see `Trace.stack`.
+        actor: `engine` or `harness` (the harness's own reads and writes).
+        detail: facts of a note.
+    """
+
+    seq: int
+    api: str
+    thread: int
+    stream: int
+    capture: int
+    phase: str
+    error: str
+    nbytes: int
+    address: int
+    allocation: int
+    handle: int | str
+    node: int
+    reads: tuple[Span, ...]
+    writes: tuple[Span, ...]
+    site: int
+    actor: str
+    detail: Mapping[str, Any] | None
+
+    @property
+    def refused(self) -> bool:
+        """Whether the call returned an error."""
+        return self.error not in (SUCCESS, "cudaErrorNotReady")
+
+    @property
+    def allocates(self) -> bool:
+        """Whether this asks the driver for memory; a refused attempt counts."""
+        return self.api in ALLOCATING_APIS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """One capture from begin to end.
+
+    `end` is the sequence number of the end call, or None when nobody ended it before the case
+    was over. `end_error` is what the end returned. `nodes` counts the graph's nodes, None when
+    there is no graph.
+    """
+
+    capture: int
+    stream: int
+    thread: int
+    mode: str
+    phase: str
+    begin: int
+    end: int | None
+    end_error: str
+    nodes: int | None
+
+    def spans(self, event: Event) -> bool:
+        """Whether the event falls between begin and end, whoever made it."""
+        return self.begin < event.seq and (self.end is None or event.seq < self.end)
+
+    def inside(self, event: Event) -> bool:
+        """Whether the capturing thread made the event, or a stream of the capture carries it."""
+        return (
+            self.spans(event)
+            and event.actor == ENGINE
+            and (event.thread == self.thread or event.capture == self.capture)
+        )
+
+    def beside(self, event: Event) -> bool:
+        """Whether somebody else made the event in that time."""
+        return self.spans(event) and event.actor == ENGINE and not self.inside(event)
+
+
+class CallBudgetExceeded(BaseException):
+    """An engine made more calls than it may.
+
+    Not an `Exception`, so that an engine's own handlers let it through.
+    """
+
+
+class Recorder:
+    """Collects the events of one backend.
+
+    Attributes:
+        phase: label put on events; the runner sets it at every step.
+        actor: `engine`, or `harness` while the harness reads and writes memory itself.
+        calls_max: how many calls one recorder takes; the deterministic end of an endless loop.
+        overran: whether any recorder of this process was asked for more.
+    """
+
+    calls_max: ClassVar[int] = sys.maxsize
+    overran: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        self.phase = ""
+        self.actor = ENGINE
+        self.sites = SiteTable(_OWN_FILES)
+        self.refusals: list[Status[Any]] = []
+        self.open_captures = 0
+        self._events: list[tuple[Any, ...]] = []
+        self._next = itertools.count().__next__
+        self._threads: dict[int, int] = {}
+
+    def call(
+        self,
+        api: str,
+        outcome: Outcome[Any],
+        stream: int = -1,
+        nbytes: int = 0,
+        address: int = 0,
+        allocation: int = 0,
+        handle: int | str = 0,
+        detail: Mapping[str, Any] | None = None,
+    ) -> Status[Any]:
+        """Record one backend call; returns the caller's status."""
+        error, value, capture, node, reads, writes = outcome
+        refused = error != SUCCESS
+        full = refused or self.open_captures > 0 or api in _FULL_STACK
+        site = self.sites.take(DEPTH_MAX if full else 1)
+        seq = self._next()
+        if seq >= self.calls_max:
+            Recorder.overran = True
+            raise CallBudgetExceeded(f"more than {self.calls_max} calls on one backend")
+        ident = threading.get_ident()
+        thread = self._threads.get(ident)
+        if thread is None:
+            thread = self._threads.setdefault(ident, len(self._threads))
+        self._events.append(
+            (
+                seq,
+                api,
+                thread,
+                stream,
+                capture,
+                self.phase,
+                error,
+                nbytes,
+                address,
+                allocation,
+                handle,
+                node,
+                reads,
+                writes,
+                site,
+                self.actor,
+                detail,
+            )
+        )
+        if api in BEGIN_APIS and not refused:
+            self.open_captures += 1
+        elif api == END_API and capture and self.open_captures:
+            self.open_captures -= 1
+        status: Status[Any] = Status(api, error, value, seq)
+        if refused:
+            self.refusals.append(status)
+        return status
+
+    def note(self, name: str, detail: Mapping[str, Any], allocation: int = 0) -> None:
+        """Record something that an engine tells of itself, such as `pool.get`."""
+        self.call(name, _NOTED, allocation=allocation, detail=detail)
+
+    @property
+    def count(self) -> int:
+        """How many events there are so far."""
+        return len(self._events)
+
+    def since(self, count: int) -> list[Event]:
+        """The events after the first `count`."""
+        return [Event(*fields) for fields in self._events[count:]]
+
+    @contextmanager
+    def as_harness(self) -> Iterator[None]:
+        """Mark what happens meanwhile as the harness's own doing."""
+        before, self.actor = self.actor, HARNESS
+        try:
+            yield
+        finally:
+            self.actor = before
+
+    def trace(self, capabilities: frozenset[str]) -> Trace:
+        """The trace so far."""
+        events = [Event(*fields) for fields in sorted(self._events)]
+        unlooked = frozenset(status.event for status in self.refusals if not status.looked_at)
+        return Trace(events, capabilities, self.sites, unlooked)
+
+
+_NOTED: Outcome[Any] = Outcome(SUCCESS)
+
+
+@dataclass(slots=True)
+class Trace:
+    """All events of a case in order, and what can be read off them.
+
+    `unlooked` holds the sequence numbers of refused calls whose code nobody looked at.
+    """
+
+    events: list[Event]
+    capabilities: frozenset[str]
+    sites: SiteTable
+    unlooked: frozenset[int] = frozenset()
+    _windows: list[Window] | None = field(default=None, init=False)
+
+    @property
+    def windows(self) -> list[Window]:
+        """The captures in order of their begin."""
+        if self._windows is None:
+            self._windows = windows_of(self.events)
+        return self._windows
+
+    def inside(self, window: Window) -> list[Event]:
+        """The events inside a window."""
+        return [event for event in self.events if window.inside(event)]
+
+    def phase(self, label: str) -> list[Event]:
+        """The engine's events of one step."""
+        return [e for e in self.events if e.phase == label and e.actor == ENGINE]
+
+    def stack(self, event: Event) -> tuple[Frame, ...]:
+        """Where an event came from, innermost frame first."""
+        return self.sites.resolve(event.site)
+
+
+def windows_of(events: list[Event]) -> list[Window]:
+    """Pair begins with ends by capture id; a capture that nobody ended stays open."""
+    ends = {e.capture: e for e in events if e.api == END_API and e.capture}
+    found = []
+    for event in events:
+        if event.api not in BEGIN_APIS or event.refused:
+            continue
+        end = ends.get(event.capture)
+        detail = event.detail or {}
+        ending = (end.detail or {}) if end else {}
+        found.append(
+            Window(
+                capture=event.capture,
+                stream=event.stream,
+                thread=event.thread,
+                mode=str(detail.get("mode", "")),
+                phase=event.phase,
+                begin=event.seq,
+                end=end.seq if end else None,
+                end_error=end.error if end else "",
+                nodes=ending.get("nodes"),
+            )
+        )
+    return found

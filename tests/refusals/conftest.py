@@ -1,0 +1,2 @@
+# These files are broken on purpose; nobody collects them as scenarios.
+collect_ignore_glob = ["*.scenario.yaml"]
