@@ -1,0 +1,1 @@
+"""Backends that can capture, and what real devices answered."""

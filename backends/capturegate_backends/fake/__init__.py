@@ -1,0 +1,1 @@
+"""A backend without a GPU that captures and replays by CUDA's rules."""
