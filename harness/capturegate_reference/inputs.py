@@ -1,0 +1,165 @@
+"""Step inputs: what the host tells the device about a step, on both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from capturegate.backend import Array, Backend, Event, Pointer, Stream
+
+ITEM_BYTES = 4
+NULL_PAGE = 0
+"""The page that padding rows read and write; no request ever owns it."""
+
+Take = Callable[[tuple[int, ...], str], Array]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One request's part of a step: its next tokens, where they stand, its pages."""
+
+    tokens: tuple[int, ...]
+    position: int
+    pages: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """One step's requests; `spec` says that tokens after the first are guesses."""
+
+    entries: tuple[Entry, ...]
+    columns: int
+    spec: bool = False
+
+    @property
+    def rows(self) -> int:
+        """Tokens in all."""
+        return sum(len(entry.tokens) for entry in self.entries)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepShape:
+    """How large a step's inputs are, padding included."""
+
+    requests: int
+    rows: int
+    columns: int
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the packed host vectors in bytes."""
+        return ITEM_BYTES * (5 * self.rows + self.requests * self.columns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepInputs:
+    """The inputs on the device.
+
+    Attributes:
+        tokens: ids, one a row.
+        positions: where each row stands in its request.
+        slots: where each row's keys and values are stored.
+        lengths: how many keys each row attends to.
+        requests: each row's line in `tables`.
+        tables: pages of each request.
+        cos: rotary factors of each row; `sin` likewise.
+    """
+
+    tokens: Array
+    positions: Array
+    slots: Array
+    lengths: Array
+    requests: Array
+    tables: Array
+    cos: Array
+    sin: Array
+
+
+def take_inputs(take: Take, shape: StepShape, half: int) -> StepInputs:
+    """Room for a step's inputs, from wherever `take` gets it."""
+    rows = (shape.rows,)
+    return StepInputs(
+        tokens=take(rows, "int32"),
+        positions=take(rows, "int32"),
+        slots=take(rows, "int32"),
+        lengths=take(rows, "int32"),
+        requests=take(rows, "int32"),
+        tables=take((shape.requests, shape.columns), "int32"),
+        cos=take((shape.rows, half), "float32"),
+        sin=take((shape.rows, half), "float32"),
+    )
+
+
+def pack(batch: Batch, shape: StepShape, page_tokens: int) -> bytes:
+    """The host vectors of a step, padded to a shape.
+
+    A padding row is a first token of nobody: it lives in the null page and sees itself alone.
+    """
+    vectors = np.zeros((5, shape.rows), np.int32)
+    tables = np.full((shape.requests, shape.columns), NULL_PAGE, np.int32)
+    tokens, positions, slots, lengths, requests = vectors
+    slots[:] = np.arange(shape.rows) % page_tokens
+    lengths[:] = 1
+    # Where there is a padding row, the last line belongs to a request that is padding.
+    requests[:] = shape.requests - 1
+    row = 0
+    for line, entry in enumerate(batch.entries):
+        own = slice(row, row + len(entry.tokens))
+        standing = np.arange(entry.position, entry.position + len(entry.tokens))
+        pages = np.array(entry.pages, np.int32)
+        tables[line, : len(pages)] = pages
+        tokens[own] = entry.tokens
+        positions[own] = standing
+        slots[own] = pages[standing // page_tokens] * page_tokens + standing % page_tokens
+        lengths[own] = standing + 1
+        requests[own] = line
+        row = own.stop
+    return vectors.tobytes() + tables.tobytes()
+
+
+class HostVectors:
+    """Pinned memory that a step's inputs are uploaded from, rewritten in place.
+
+    A captured upload bakes this address, so it stays for as long as its graph does.
+    """
+
+    def __init__(self, backend: Backend, nbytes: int) -> None:
+        self._backend = backend
+        self._pointer = backend.malloc_host(nbytes)
+        self._uploaded: Event = backend.event_create()
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes fit."""
+        return self._pointer.nbytes
+
+    def refresh(self, data: bytes) -> None:
+        """Write the next step's vectors, once the last upload has read the former ones."""
+        self._backend.event_synchronize(self._uploaded)
+        self._backend.host_write(self._pointer, data)
+
+    def upload(self, inputs: StepInputs, stream: Stream) -> None:
+        """Copy the vectors to the device, in the order in which `pack` laid them out."""
+        at: Pointer = self._pointer
+        for target in (
+            inputs.tokens,
+            inputs.positions,
+            inputs.slots,
+            inputs.lengths,
+            inputs.requests,
+            inputs.tables,
+        ):
+            self._backend.memcpy_async(target.pointer, at, target.nbytes, stream)
+            at = at.at(target.nbytes)
+
+    def mark_uploaded(self, stream: Stream) -> None:
+        """Remember that everything submitted so far has to run before the next refresh."""
+        self._backend.event_record(self._uploaded, stream)
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._backend.event_synchronize(self._uploaded)
+        self._backend.event_destroy(self._uploaded)
+        self._backend.free_host(self._pointer)

@@ -1,0 +1,108 @@
+"""Slots: what the decode driver keeps for one key, and what a step hands out."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from capturegate.backend import Array, Graph, GraphExec, Pointer
+from capturegate_reference.inputs import HostVectors, StepInputs, StepShape
+from capturegate_reference.pool import Block
+
+
+class State(enum.StrEnum):
+    """How a decode step ran.
+
+    A slot goes COLD -> CAPTURE -> REPLAY and stays there. It falls back to COLD when the block
+    tables get another number of columns, when its capture failed and when it was INERT. EAGER
+    steps have no slot.
+    """
+
+    COLD = "cold"
+    CAPTURE = "capture"
+    REPLAY = "replay"
+    INERT = "inert"
+    EAGER = "eager"
+
+
+class StepKey(NamedTuple):
+    """What a graph is good for.
+
+    On the padded number of requests alone, three requests with two tokens and two with three
+    would share a graph.
+    """
+
+    requests: int
+    tokens: int
+    spec: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapturedGraph:
+    """A graph and its executable."""
+
+    graph: Graph
+    executable: GraphExec
+
+
+@dataclass(slots=True, kw_only=True)
+class Slot:
+    """Everything that one graph bakes in, and the demand of the step that it was made from.
+
+    Attributes:
+        hidden: the residual stream; kept, since the graph writes to it.
+        logits: the retained logits, one row a token.
+        host: the vectors that are uploaded, pinned and rewritten in place.
+        inputs: persistent inputs of a ring's slot, None where the graph makes its own.
+        blocks: the blocks behind all of these.
+        warm: whether the cold step ran.
+    """
+
+    shape: StepShape
+    hidden: Array
+    logits: Array
+    host: HostVectors
+    inputs: StepInputs | None
+    blocks: tuple[Block, ...]
+    warm: bool = False
+    demand: Mapping[int, int] = field(default_factory=dict)
+    graph: CapturedGraph | None = None
+    replays: int = 0
+
+
+@dataclass(slots=True)
+class Ring:
+    """The slots of one key, used in turn."""
+
+    slots: list[Slot]
+    turn: int = -1
+
+    def next(self) -> Slot:
+        """The slot whose turn it is."""
+        self.turn = (self.turn + 1) % len(self.slots)
+        return self.slots[self.turn]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logits:
+    """A step's logits: `rows` real ones, then padding up to `rows_padded`.
+
+    `owned` is the block of logits that belong to the caller, who has to put it back; the others
+    are a view of what the next step of the same slot overwrites.
+    """
+
+    pointer: Pointer
+    rows: int
+    rows_padded: int
+    owned: Block | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
+    """What a decode step came to; `reason` says why it was declined a graph, when it was."""
+
+    state: State
+    logits: Logits
+    reason: str = ""
