@@ -1,0 +1,130 @@
+"""A case that is not as expected: what broke, where, what to do, how to re-run it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from capturegate.report.run import RunReport
+from capturegate.report.text import Printer, clean, short_path
+from capturegate.run.result import (
+    CaseResult,
+    CheckResult,
+    Failure,
+    FrameRecord,
+    GateResult,
+    Verdict,
+    Witness,
+    WitnessEvent,
+)
+
+# An engine is what is neither of these.
+_OWN_PACKAGES = frozenset({"capturegate", "capturegate_backends"})
+_EVENTS_MAX = 5
+
+
+def print_case(result: CaseResult, report: RunReport, printer: Printer) -> None:
+    """Print everything that is not as expected in one case."""
+    printer.line()
+    printer.line((f"{printer.glyphs.bad} {clean(result.case)}", "bold red"))
+    if result.harness_error:
+        for number, line in enumerate(result.harness_error.splitlines()):
+            printer.line(("  harness   " if number == 0 else " " * 12, "dim"), (clean(line), ""))
+    wrong = [gate for gate in result.gates if not gate.as_expected]
+    blocked = [gate for gate in wrong if gate.verdict is Verdict.UNKNOWN and gate.blocked_by]
+    for gate in wrong:
+        if gate not in blocked:
+            _print_gate(gate, report, printer)
+    if result.failure is not None:
+        _print_failure(result.failure, printer)
+    checks = [check for check in result.checks if not result.check_as_expected(check)]
+    for check in checks:
+        if not check.blocked_by:
+            _print_check(check, printer)
+    printer.line()
+    for gate in blocked:
+        text = f"{gate.gate} ({report.code_of(gate.gate)}), by {gate.blocked_by}"
+        printer.labelled("blocked", clean(text))
+    for check in checks:
+        if check.blocked_by:
+            printer.labelled("blocked", clean(f"{check.id}, by {check.blocked_by}"))
+    if not result.judged and not result.harness_error:
+        printer.labelled("judged", "nothing: no gate and no check of this case said anything")
+    printer.line(("  again     ", "dim"), (clean(report.rerun(result.case)), "cyan"))
+
+
+def engine_first(stack: Sequence[FrameRecord]) -> list[FrameRecord]:
+    """The frames with those of the engine before those of the harness."""
+    return sorted(stack, key=lambda frame: frame.dotted.partition(".")[0] in _OWN_PACKAGES)
+
+
+def call_site(stack: Sequence[FrameRecord]) -> str:
+    """The first frame of the engine, as `file:line in function`."""
+    return _frame_text(engine_first(stack)[0])
+
+
+def _print_gate(gate: GateResult, report: RunReport, printer: Printer) -> None:
+    guide = report.guides.get(gate.gate)
+    code = f" ({guide.code})" if guide else ""
+    printer.line()
+    printer.line((f"  {clean(gate.gate)}{code}: {gate.verdict}", "bold"))
+    if guide:
+        printer.labelled("gate", clean(guide.title))
+    what = gate.witness.summary if gate.witness else ""
+    printer.labelled("what", clean(what or gate.reason), "red")
+    if gate.witness and gate.reason not in ("", what):
+        printer.labelled("why", clean(gate.reason))
+    if gate.witness:
+        _print_witness(gate.witness, printer)
+    if gate.figures:
+        figures = ", ".join(f"{name} {value}" for name, value in gate.figures.items())
+        printer.labelled("figures", clean(figures))
+    expected = str(gate.expected)
+    if gate.witness_expected:
+        expected += f", with {gate.witness_expected} in the stack of the witness"
+    printer.labelled("expected", clean(expected))
+    printer.labelled("observed", str(gate.verdict))
+    if guide and guide.action:
+        printer.labelled("do", clean(guide.action), "bold")
+
+
+def _print_witness(witness: Witness, printer: Printer) -> None:
+    for number, frame in enumerate(engine_first(witness.stack)):
+        label = "  at        " if number == 0 else "  from      "
+        printer.line((label, "dim"), (clean(_frame_text(frame)), "bold" if number == 0 else ""))
+    for number, event in enumerate(witness.events[:_EVENTS_MAX]):
+        printer.labelled("event" if number == 0 else "", clean(_event_text(event)))
+    if (left := len(witness.events) - _EVENTS_MAX) > 0:
+        printer.labelled("", f"and {left} more")
+
+
+def _print_failure(failure: Failure, printer: Printer) -> None:
+    printer.line()
+    printer.line((f"  the engine raised in step {clean(failure.step)}", "bold"))
+    printer.labelled("what", clean(f"{failure.type}: {failure.message}"), "red")
+    for number, frame in enumerate(engine_first(failure.stack)):
+        label = "  at        " if number == 0 else "  from      "
+        printer.line((label, "dim"), (clean(_frame_text(frame)), "bold" if number == 0 else ""))
+
+
+def _print_check(check: CheckResult, printer: Printer) -> None:
+    kind = "require" if check.required else "check"
+    printer.line()
+    printer.line((f"  {kind} {clean(check.id)}: {check.outcome}", "bold"))
+    printer.line(("  at        ", "dim"), (clean(short_path(check.where)), "bold"))
+    printer.labelled("expected", clean(check.expected))
+    printer.labelled("observed", clean(check.observed), "red")
+
+
+def _frame_text(frame: FrameRecord) -> str:
+    _, found, function = frame.dotted.partition(f".{Path(frame.path).stem}.")
+    return f"{short_path(frame.path)}:{frame.line} in {function if found else frame.dotted}"
+
+
+def _event_text(event: WitnessEvent) -> str:
+    said = [f"{event.api} of {event.nbytes} bytes" if event.nbytes else event.api]
+    said += [f"{name} {value}" for name, value in event.detail.items()]
+    said.append(f"step {event.phase}")
+    if event.error != "cudaSuccess":
+        said.append(f"returned {event.error}")
+    return ", ".join(said)

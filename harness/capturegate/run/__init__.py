@@ -1,0 +1,1 @@
+"""Executing cases: children, engines, verdicts."""

@@ -1,0 +1,157 @@
+"""Driving one engine through the steps of a scenario."""
+
+from __future__ import annotations
+
+import hashlib
+import traceback
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from capturegate.adapter import Adapter, Output
+from capturegate.backend import Backend
+from capturegate.errors import InputError
+from capturegate.gates.base import StepRun
+from capturegate.run.result import CheckOutcome, CheckResult, Failure, FrameRecord
+from capturegate.scenario.model import Case, Check, Step
+from capturegate.trace import BEGIN_APIS, END_API, ENGINE, FREEING_APIS, Event
+
+POISON = 0xFF
+"""Fill of poisoned outputs: every float32 made of it is a NaN."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The real rows of one output after one step run."""
+
+    phase: str
+    output: Output
+    data: bytes
+    poisoned: bool
+
+    @property
+    def digest(self) -> str:
+        """Short content hash."""
+        return hashlib.sha256(self.data).hexdigest()[:16]
+
+
+@dataclass(slots=True, kw_only=True)
+class Drive:
+    """What came of driving an engine.
+
+    `stopped_by` is the id of the failed require that stopped the case.
+    """
+
+    runs: list[StepRun] = field(default_factory=list)
+    snapshots: list[Snapshot] = field(default_factory=list)
+    checks: list[CheckResult] = field(default_factory=list)
+    failure: Failure | None = None
+    stopped_by: str = ""
+
+
+def drive(case: Case, adapter: Adapter, backend: Backend) -> Drive:
+    """Run the steps until they end, a verb raises or a require fails."""
+    result = Drive()
+    for number, step in enumerate(case.scenario.steps, start=1):
+        facts = _run_step(number, step, adapter, backend, result)
+        if facts is None:
+            return result
+        for check in step.checks:
+            outcome = _judge_check(check, facts)
+            result.checks.append(outcome)
+            if check.required and outcome.outcome is not CheckOutcome.PASSED:
+                result.stopped_by = check.id
+                return result
+    return result
+
+
+def _run_step(
+    number: int, step: Step, adapter: Adapter, backend: Backend, result: Drive
+) -> dict[str, Any] | None:
+    """All runs of one step; its facts, or None when the verb raised."""
+    recorder = backend.recorder
+    facts: dict[str, Any] = {}
+    first = backend.recorder.count
+    before = Counter(adapter.counters())
+    for repeat in range(1, step.times + 1):
+        phase = f"{number}:{step.id}" + (f"#{repeat}" if step.times > 1 else "")
+        recorder.phase = phase
+        poisoned = _poison(adapter, backend)
+        try:
+            told = getattr(adapter, step.verb)(**step.args)
+        except Exception as error:
+            result.failure = failure_of(error, step.id)
+            result.runs.append(StepRun(step=step.id, verb=step.verb, phase=phase, raised=True))
+            return None
+        result.runs.append(StepRun(step=step.id, verb=step.verb, phase=phase, raised=False))
+        _add_facts(facts, told or {})
+        for output in adapter.outputs():
+            data = backend.harness_read(output.pointer, output.rows * output.row_bytes)
+            marked = output.pointer.allocation in poisoned
+            result.snapshots.append(
+                Snapshot(phase=phase, output=output, data=data, poisoned=marked)
+            )
+    after = Counter(adapter.counters())
+    after.subtract(before)
+    return facts | dict(after) | trace_counters(backend.recorder.since(first))
+
+
+def _poison(adapter: Adapter, backend: Backend) -> set[int]:
+    """Overwrite what a replay would write; the allocations that were poisoned."""
+    done = set()
+    for pointer in adapter.buffers():
+        backend.harness_write(pointer, bytes([POISON]) * pointer.nbytes)
+        done.add(pointer.allocation)
+    return done
+
+
+def _add_facts(facts: dict[str, Any], told: Mapping[str, Any]) -> None:
+    """Numbers add up over the runs of a step; of other facts the last one counts."""
+    for name, value in told.items():
+        countable = isinstance(value, int | float) and not isinstance(value, bool)
+        facts[name] = facts.get(name, 0) + value if countable else value
+
+
+def trace_counters(events: list[Event]) -> dict[str, int]:
+    """What can be counted from the trace alone; an engine cannot colour these."""
+    mine = [event for event in events if event.actor == ENGINE]
+    return {
+        "captures": sum(e.api in BEGIN_APIS and not e.refused for e in mine),
+        "captures_ended": sum(e.api == END_API and not e.refused for e in mine),
+        "replays": sum(e.api == "cudaGraphLaunch" and not e.refused for e in mine),
+        "driver_allocations": sum(e.allocates for e in mine),
+        "driver_frees": sum(e.api in FREEING_APIS for e in mine),
+        "refused_calls": sum(e.refused for e in mine),
+    }
+
+
+def _judge_check(check: Check, facts: Mapping[str, Any]) -> CheckResult:
+    known = check.counter in facts
+    observed = facts.get(check.counter)
+    if known:
+        outcome = CheckOutcome.PASSED if check.expectation.holds(observed) else CheckOutcome.FAILED
+        said = str(observed)
+    else:
+        outcome = CheckOutcome.FAILED
+        said = f"no such counter; this step has {', '.join(sorted(facts))}"
+    return CheckResult(
+        id=check.id,
+        required=check.required,
+        outcome=outcome,
+        observed=said,
+        expected=check.expectation.text,
+        where=str(check.where),
+    )
+
+
+def failure_of(error: BaseException, step: str) -> Failure:
+    """An engine's exception as data: the first cause, and the frames it came through."""
+    if isinstance(error, InputError):
+        raise error
+    frames = traceback.extract_tb(error.__traceback__)
+    stack = [
+        FrameRecord(dotted=frame.name, path=frame.filename, line=frame.lineno or 0)
+        for frame in reversed(frames)
+    ]
+    return Failure(type=type(error).__name__, message=str(error), step=step, stack=stack[:12])

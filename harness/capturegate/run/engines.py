@@ -1,0 +1,81 @@
+"""Finding adapters and backends by name, inside the case's own process."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from importlib.metadata import entry_points
+from typing import Any
+
+from capturegate.adapter import Adapter, verbs_of
+from capturegate.backend import Backend, Device
+from capturegate.errors import InputError
+
+
+def load_adapter(engine: str) -> type[Adapter]:
+    """The adapter class of an engine: a registered name, or `module:Class`.
+
+    Raises:
+        InputError: nothing of that name is registered, or it cannot be imported.
+    """
+    if ":" in engine:
+        module_name, _, attribute = engine.partition(":")
+        try:
+            found: type[Adapter] = getattr(importlib.import_module(module_name), attribute)
+        except (ImportError, AttributeError) as error:
+            raise InputError(
+                f"engine '{engine}' cannot be imported: {error}",
+                hint="the engine is `module:Class`; the module has to be importable from here",
+            ) from error
+        return found
+    points = entry_points(group="capturegate.adapters")
+    for point in points:
+        if point.name == engine:
+            adapter: type[Adapter] = point.load()
+            return adapter
+    raise InputError(
+        f"unknown engine '{engine}'",
+        expected=f"one of {_names(points)}, or `module:Class` of your own adapter",
+    )
+
+
+def load_device(backend: str, seed: int) -> Device:
+    """A fresh device of a backend.
+
+    Raises:
+        InputError: no backend of that name, or it cannot work on this machine.
+    """
+    points = entry_points(group="capturegate.backends")
+    for point in points:
+        if point.name == backend:
+            device: Device = point.load()(seed=seed)
+            return device
+    raise InputError(f"unknown backend '{backend}'", expected=f"one of {_names(points)}")
+
+
+def fresh_backend(backend: str, seed: int) -> Backend:
+    """A recorded backend over a fresh device."""
+    return Backend(load_device(backend, seed))
+
+
+def describe(engine: str) -> dict[str, Any]:
+    """What an engine's adapter offers, as plain data; `error` when it cannot be loaded."""
+    try:
+        adapter = load_adapter(engine)
+    except InputError as error:
+        return {"error": str(error)}
+    return {
+        "config_keys": {
+            name: {"type": kind.__name__, "default": default}
+            for name, (kind, default) in adapter.config_keys.items()
+        },
+        "verbs": {
+            name: [{"name": a.name, "type": a.type, "required": a.required} for a in arguments]
+            for name, arguments in verbs_of(adapter).items()
+        },
+        "predicates": sorted(adapter.predicates),
+    }
+
+
+def _names(points: Iterable[Any]) -> str:
+    return ", ".join(sorted(point.name for point in points)) or "none (nothing is installed)"

@@ -1,0 +1,112 @@
+"""Executing one case: skip, oracle, subject, judgement. Runs in the case's own process."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from capturegate.adapter import Adapter
+from capturegate.gates.base import Evidence
+from capturegate.run.compare import compare
+from capturegate.run.drive import Drive, drive, failure_of
+from capturegate.run.engines import describe, fresh_backend, load_adapter
+from capturegate.run.judge import checks_of, judge_gates
+from capturegate.run.request import case_from_request
+from capturegate.run.result import CaseResult, Skip
+from capturegate.scenario.model import Case
+from capturegate.trace import Trace
+
+__all__ = ["describe", "judge_case", "run_case"]
+
+
+def run_case(request: dict[str, Any]) -> CaseResult:
+    """Run the case that a request carries (see `capturegate.run.request`)."""
+    return judge_case(case_from_request(request), request.get("seed", 0))
+
+
+def judge_case(case: Case, seed: int = 0) -> CaseResult:
+    """Run one case to its verdicts.
+
+    The oracle runs first, on a device of its own: an eager run between the steps would deepen
+    the pool's free list and hide what the case is about.
+
+    Raises:
+        InputError: the engine or the backend cannot be loaded.
+    """
+    started = time.perf_counter()
+    scenario = case.scenario
+    result = CaseResult(
+        case=case.id,
+        scenario=scenario.name,
+        lane=case.lane.name,
+        arm=case.arm.name,
+        backend=case.backend,
+    )
+    adapter_class = load_adapter(scenario.engine)
+    if case.lane.skip_if and adapter_class.predicates[case.lane.skip_if]():
+        result.skip = Skip(
+            predicate=case.lane.skip_if, reason=case.lane.reason, judged_in=case.lane.judged_in
+        )
+        return result
+    oracle, _, _ = _drive_engine(case, adapter_class, seed, oracle=True)
+    driven, trace, device = _drive_engine(case, adapter_class, seed, oracle=False)
+    failure = driven.failure
+    evidence = Evidence(
+        trace=trace,
+        runs=driven.runs,
+        comparisons=compare(driven.snapshots, oracle.snapshots),
+        oracle_error=_text(oracle),
+        captures_expected=captures_expected(case),
+        failure=_text(driven),
+    )
+    result.failure = failure
+    result.gates = judge_gates(case, evidence, driven.stopped_by)
+    result.checks = checks_of(case, driven, result.gates)
+    result.events = len(trace.events)
+    result.device = device
+    result.duration_s = round(time.perf_counter() - started, 4)
+    return result
+
+
+def _drive_engine(
+    case: Case, adapter_class: type[Adapter], seed: int, *, oracle: bool
+) -> tuple[Drive, Trace, dict[str, str]]:
+    """Build the engine on a fresh device, drive it, close both."""
+    backend = fresh_backend(case.backend, seed)
+    config: dict[str, Any] = {
+        name: default for name, (_, default) in adapter_class.config_keys.items()
+    }
+    config |= dict(case.scenario.config) | dict(case.arm.config)
+    driven = Drive()
+    try:
+        backend.recorder.phase = "0:build"
+        adapter = adapter_class(backend, config, oracle=oracle)
+    except Exception as error:
+        driven.failure = failure_of(error, "build")
+    else:
+        driven = drive(case, adapter, backend)
+        backend.recorder.phase = "close"
+        try:
+            adapter.close()
+        except Exception as error:
+            driven.failure = driven.failure or failure_of(error, "close")
+    trace = backend.trace(pool=adapter_class.tells_pool)
+    description = dict(backend.device.description)
+    backend.close()
+    return driven, trace, description
+
+
+def captures_expected(case: Case) -> int | None:
+    """How many captures the scenario's own `captures` checks add up to; None when it says none."""
+    said = [
+        int(check.expectation.text)
+        for step in case.scenario.steps
+        for check in step.checks
+        if check.counter == "captures" and check.expectation.text.isdigit()
+    ]
+    return sum(said) if said else None
+
+
+def _text(driven: Drive) -> str:
+    failure = driven.failure
+    return f"{failure.type} in {failure.step}: {failure.message}" if failure else ""

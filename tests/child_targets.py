@@ -1,0 +1,123 @@
+"""Targets for the tests of zygote and pool, plugged in by an entry point that a test writes."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from capturegate.errors import InputError
+
+LOADED_IN = os.getpid()
+SWITCH_AT_IMPORT = os.environ.get("CAPTUREGATE_TEST_SWITCH", "unset")
+
+
+def behave(request):
+    return getattr(sys.modules[__name__], f"_{request['do']}")(request)
+
+
+def _echo(request):
+    return {"said": request["say"]}
+
+
+def _environment(request):
+    return {
+        "switch": SWITCH_AT_IMPORT,
+        "own": sorted(name for name in os.environ if name.startswith("CAPTUREGATE_")),
+        "blas": os.environ["OPENBLAS_NUM_THREADS"],
+        "kept": os.environ.get("SOME_OTHER", ""),
+    }
+
+
+def _where(request):
+    return {
+        "pid": os.getpid(),
+        "parent": os.getppid(),
+        "loaded_in": LOADED_IN,
+        "modules": sorted(sys.modules),
+    }
+
+
+def _import(request):
+    __import__(request["module"])
+    return {"module": request["module"]}
+
+
+def _print(request):
+    print("from print")
+    os.write(1, b"from descriptor 1\n")
+    sys.stderr.write("from stderr\n")
+    return {"printed": True}
+
+
+def _print_and_raise(request):
+    _print(request)
+    raise ValueError("after printing")
+
+
+def _shout(request):
+    os.write(1, b"x" * 500_000 + b"the end")
+    os._exit(3)
+
+
+def _mistake(request):
+    raise InputError("bad", where="f.yaml:1:2", expected="good", hint="do")
+
+
+def _leave(request):
+    sys.exit("I leave")
+
+
+def _exit(request):
+    os._exit(request["code"])
+
+
+def _crash(request):
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def _null(request):
+    ctypes.string_at(0)
+
+
+def _hang(request):
+    pids = [os.getpid()]
+    if not request.get("alone"):
+        # A grandchild in the same group: it has to go as well.
+        code = "import signal; signal.pause()"
+        pids.append(subprocess.Popen([sys.executable, "-c", code]).pid)
+    pids.append(os.getppid())
+    # Renamed into place: who sees the file sees all of it.
+    note = Path(request["note"])
+    part = note.with_suffix(".part")
+    part.write_text(" ".join(map(str, pids)))
+    part.rename(note)
+    _wait()
+
+
+def _wait():
+    while True:
+        signal.pause()
+
+
+def _huge(request):
+    frame_header = (1 << 31).to_bytes(4, "big")
+    for fd in range(3, 64):
+        try:
+            os.write(fd, frame_header)
+        except OSError:
+            continue
+    _wait()
+
+
+def _large(request):
+    return {"text": "y" * request["nbytes"]}
+
+
+def _not_json(request):
+    return {"value": object()}
+
+
+def _noop(request):
+    return {}
