@@ -188,6 +188,11 @@ def test_a_window_without_a_profile_is_broken_and_without_a_request_vacuous():
     assert judge(C, Story().begin().end().evidence()).verdict is Verdict.VACUOUS
 
 
+def test_a_window_that_was_lost_before_its_first_request_is_unknown_not_vacuous():
+    judged = judge(C, Story().begin().end(error=INVALIDATED).evidence())
+    assert (judged.verdict, judged.blocked_by) == (Verdict.UNKNOWN, H)
+
+
 def test_a_profile_of_a_lost_window_is_unknown():
     story = Story().phase("3:c")
     story.notes.profile({512: 2})

@@ -72,8 +72,6 @@ class ProfileCoversWindow:
                     witness=(breach, profile_note) if profile_note else (breach,),
                 )
         figures = {"demand": demand_blocks, "profile": profiled_blocks}
-        if not demand_blocks:
-            return Judgement(verdict=Verdict.VACUOUS, reason="no window took a block from a pool")
         if any(fault_of(window) for window in trace.windows):
             return Judgement(
                 verdict=Verdict.UNKNOWN,
@@ -81,6 +79,8 @@ class ProfileCoversWindow:
                 figures=figures,
                 blocked_by=CaptureCompletes.name,
             )
+        if not demand_blocks:
+            return Judgement(verdict=Verdict.VACUOUS, reason="no window took a block from a pool")
         return Judgement(verdict=Verdict.HELD, figures=figures)
 
 

@@ -20,6 +20,10 @@ from capturegate.trace import BEGIN_APIS, END_API, ENGINE, FREEING_APIS, Event
 POISON = 0xFF
 """Fill of poisoned outputs: every float32 made of it is a NaN."""
 
+HARNESS = "capturegate."
+HARNESS_RUN = "capturegate.run."
+STACK_MAX = 12
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
@@ -149,9 +153,14 @@ def failure_of(error: BaseException, step: str) -> Failure:
     """An engine's exception as data: the first cause, and the frames it came through."""
     if isinstance(error, InputError):
         raise error
-    frames = traceback.extract_tb(error.__traceback__)
-    stack = [
-        FrameRecord(dotted=frame.name, path=frame.filename, line=frame.lineno or 0)
-        for frame in reversed(frames)
+    frames = [
+        FrameRecord(
+            dotted=f"{module}.{frame.f_code.co_qualname}",
+            path=frame.f_code.co_filename,
+            line=line,
+        )
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if not (module := str(frame.f_globals.get("__name__", ""))).startswith(HARNESS)
     ]
-    return Failure(type=type(error).__name__, message=str(error), step=step, stack=stack[:12])
+    stack = frames[::-1][:STACK_MAX]
+    return Failure(type=type(error).__name__, message=str(error), step=step, stack=stack)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import takewhile
 from typing import Any
 
 from capturegate.gates.base import Evidence, Gate, Judgement
 from capturegate.gates.capture_completes import CaptureCompletes
 from capturegate.gates.registry import all_gates
-from capturegate.run.drive import Drive
+from capturegate.run.drive import HARNESS_RUN, Drive
 from capturegate.run.result import (
     CheckOutcome,
     CheckResult,
@@ -19,6 +20,7 @@ from capturegate.run.result import (
     WitnessEvent,
 )
 from capturegate.scenario.model import Case
+from capturegate.sites import Frame
 from capturegate.trace import Event, Trace
 
 WITNESS_EVENTS_MAX = 8
@@ -27,7 +29,8 @@ WITNESS_EVENTS_MAX = 8
 def judge_gates(case: Case, evidence: Evidence, stopped_by: str) -> list[GateResult]:
     """The verdicts of the named gates and of those that judge by default.
 
-    A gate that nobody named and that found nothing to judge is left out: not exercised.
+    A gate that nobody named and that found nothing to judge is left out: not exercised. They are
+    judged in the registry's order and told in the order of their codes.
     """
     named = {use.name: use.params for use in case.scenario.gates}
     results = []
@@ -44,7 +47,7 @@ def judge_gates(case: Case, evidence: Evidence, stopped_by: str) -> list[GateRes
         evidence.judged[name] = judgement
         if name in named or judgement.verdict in (Verdict.HELD, Verdict.BROKEN):
             results.append(_result(case, name, name in named, judgement, evidence.trace))
-    return results
+    return sorted(results, key=lambda result: all_gates()[result.gate].code)
 
 
 def _judge(gate: Gate, evidence: Evidence, params: Mapping[str, Any]) -> Judgement:
@@ -86,11 +89,16 @@ def _witness(judgement: Judgement, trace: Trace) -> Witness | None:
     return Witness(
         summary=judgement.reason,
         events=[_event(event) for event in judgement.witness[:WITNESS_EVENTS_MAX]],
-        stack=[
-            FrameRecord(dotted=frame.dotted, path=frame.path, line=frame.line)
-            for frame in trace.stack(judgement.witness[0])
-        ],
+        stack=engine_frames(trace.stack(judgement.witness[0])),
     )
+
+
+def engine_frames(stack: tuple[Frame, ...]) -> list[FrameRecord]:
+    """The frames down to where the harness called the engine."""
+    return [
+        FrameRecord(dotted=frame.dotted, path=frame.path, line=frame.line)
+        for frame in takewhile(lambda frame: not frame.module.startswith(HARNESS_RUN), stack)
+    ]
 
 
 def _event(event: Event) -> WitnessEvent:
