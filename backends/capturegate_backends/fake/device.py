@@ -26,7 +26,6 @@ class FakeDevice:
         self._context = context = Context(seed, driver)
         self._driver = driver
         graphs_by_id: dict[int, GraphState] = {}
-
         memory = MemoryCalls(context)
         self.malloc = memory.malloc
         self.free = memory.free
