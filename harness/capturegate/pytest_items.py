@@ -72,7 +72,7 @@ class ScenarioFile(pytest.File):
         try:
             cases_of(self.config).validate(self.scenario)
         except InputError as error:
-            pytest.fail(str(error), pytrace=False)
+            raise pytest.fail.Exception(str(error), pytrace=False) from None
 
 
 class CaseCollector(pytest.Collector):

@@ -17,7 +17,8 @@ class Tally:
     """What one item counts.
 
     `case` is the id of the scenario case that it belongs to and `lane` its lane, both empty for
-    an ordinary test. `skipped_at` is the path and line of a declared skip.
+    an ordinary test. `skipped_at` is the path and line of a declared skip. `refusal` says why the
+    item cannot run at all.
     """
 
     case: str = ""
@@ -25,6 +26,7 @@ class Tally:
     passed: int = 0
     failed: int = 0
     skipped_at: tuple[str, int] | None = None
+    refusal: str = ""
 
     def count(self, *, good: bool) -> None:
         """Count one check."""
@@ -51,7 +53,7 @@ def put_on(report: pytest.TestReport, tally: Tally) -> None:
         report.longrepr = (*tally.skipped_at, report.longrepr[2])
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Counts:
     """The plugin that adds up what the reports of a run carry.
 

@@ -1,0 +1,3 @@
+"""The examples are run by the README, some of them red on purpose."""
+
+collect_ignore_glob = ["*.scenario.yaml"]

@@ -1,0 +1,1 @@
+"""Mutation proofs: named defects, and exactly which verdicts they change."""

@@ -1,0 +1,95 @@
+"""What the process of one mutant does: serve the flipped source, run cases, tell their results.
+
+Imports nothing of the harness before the flipped source is in place.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from capturegate_mutations.serve import NotServedError, Served, serve
+
+_TRACE_CHARS_MAX = 3000
+
+
+def mutant(request: dict[str, Any]) -> dict[str, Any]:
+    """The target `mutant`: results of all cases of one environment, under one mutation.
+
+    The request holds `sources` to serve, `cases` to run, `predicates` (name, answer, lane),
+    `calls_max` and `tell_modules`. The answer has `cases`, or `import_error` or `not_served`;
+    `carried` tells what was loaded in the zygote, `modules` what is now.
+    """
+    carried = sorted(sys.modules) if request["tell_modules"] else []
+    try:
+        serve([Served(**source) for source in request["sources"]])
+    except NotServedError as error:
+        return {"not_served": str(error)}
+    except BaseException as error:
+        return {"import_error": _told(error)}
+    from capturegate.trace import Recorder
+
+    Recorder.calls_max = request["calls_max"]
+    answers = [_run(case, request["predicates"]) for case in request["cases"]]
+    told: dict[str, Any] = {"cases": answers}
+    if request["tell_modules"]:
+        told["modules"] = sorted(sys.modules)
+        told["carried"] = carried
+    return told
+
+
+def _run(case: dict[str, Any], predicates: list[dict[str, Any]]) -> dict[str, Any]:
+    """One case: its `result`, or `overran`, or `raised` with what ended it."""
+    from capturegate.run.execute import run_case
+    from capturegate.trace import Recorder
+
+    name = f"{case['scenario']['name']}[{case['lane']}/{case['arm']}]"
+    # On the captured standard error: the last line names the case that a crash happened in.
+    print(f"case {name}", file=sys.stderr, flush=True)  # noqa: T201
+    try:
+        with _answering(case, predicates):
+            result = run_case(case)
+    except BaseException as error:
+        ended: dict[str, Any] = {"raised": _told(error)}
+    else:
+        ended = {"result": result.to_json()}
+    if Recorder.overran:
+        # Whatever the engine made of it: a case that was cut short proves nothing.
+        Recorder.overran = False
+        ended = {"overran": f"more than {Recorder.calls_max} calls on one backend"}
+    return {"case": name} | ended
+
+
+@contextmanager
+def _answering(case: Mapping[str, Any], predicates: list[dict[str, Any]]) -> Iterator[None]:
+    """Let the flipped skip predicates of the case's adapter answer what the plan says."""
+    flipped = {
+        flip["predicate"]: flip["answers"]
+        for flip in predicates
+        if flip["lane"] in ("", case["lane"])
+    }
+    if not flipped:
+        yield
+        return
+    from capturegate.run.engines import load_adapter
+
+    adapter: Any = load_adapter(case["scenario"]["engine"])
+    before = adapter.predicates
+    answers = {name: _constant(flipped[name]) for name in flipped.keys() & before.keys()}
+    adapter.predicates = {**before, **answers}
+    try:
+        yield
+    finally:
+        adapter.predicates = before
+
+
+def _constant(answer: bool) -> Any:
+    return lambda: answer
+
+
+def _told(error: BaseException) -> str:
+    lines = traceback.format_exception(error)
+    return "".join(lines)[-_TRACE_CHARS_MAX:].rstrip()

@@ -1,0 +1,102 @@
+"""What a mutation plan says, loaded: flips, and the exact change of verdicts that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from capturegate.errors import Location
+from capturegate_mutations.operators import Arguments
+
+ABSENT = "absent"
+GATE_WORDS = ("held", "broken", "vacuous", "unknown", "skipped")
+CHECK_WORDS = ("passed", "failed", "unknown")
+WORDS = tuple(dict.fromkeys((*GATE_WORDS, *CHECK_WORDS, ABSENT)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeFlip:
+    """One operator on one function, class or module of production code or of the instrument."""
+
+    module: str
+    qualname: str
+    operator: str
+    arguments: Arguments
+    where: Location
+
+    @property
+    def target(self) -> str:
+        """As the plan writes it."""
+        return f"{self.module}:{self.qualname}" if self.qualname else self.module
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScenarioFlip:
+    """One change of how a scenario is built: `action` is the key in the plan."""
+
+    scenario: str
+    action: Literal["remove_step", "remove_check", "remove_gate", "set_config", "set_times"]
+    name: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    where: Location
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredicateFlip:
+    """A skip predicate answers something else; in every lane, or in one."""
+
+    predicate: str
+    answers: bool
+    lane: str
+    where: Location
+
+
+Flip = CodeFlip | ScenarioFlip | PredicateFlip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """The verdict that a gate or check has to change to.
+
+    `witness`, when given, is the dotted end of a function's name that has to stand in the
+    witness's stack.
+    """
+
+    verdict: str
+    witness: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.verdict} at {self.witness}" if self.witness else self.verdict
+
+
+CaseKey = str
+"""`scenario[lane/arm]`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One mutation.
+
+    `expect` is the exact set; `also` is collateral that may come along, with `reasons` by case.
+    """
+
+    name: str
+    about: str
+    flips: tuple[Flip, ...]
+    expect: Mapping[CaseKey, Mapping[str, Wanted]]
+    also: Mapping[CaseKey, Mapping[str, Wanted]]
+    reasons: Mapping[CaseKey, str]
+    path: str
+    where: Location
+    case_places: Mapping[CaseKey, Location] = field(default_factory=dict)
+
+    @property
+    def code_flips(self) -> tuple[CodeFlip, ...]:
+        """The flips that need source served."""
+        return tuple(flip for flip in self.flips if isinstance(flip, CodeFlip))
+
+    @property
+    def modules(self) -> frozenset[str]:
+        """The modules that are flipped."""
+        return frozenset(flip.module for flip in self.code_flips)

@@ -1,0 +1,1 @@
+"""Reports of mutation proofs: terminal, JSON, Markdown, and measured plans. They only consume."""

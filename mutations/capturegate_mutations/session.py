@@ -1,0 +1,174 @@
+"""One `capturegate mutate`: from plans and scenarios to a sheet of rows."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from capturegate.errors import InputError
+from capturegate.run.pool import Pool
+from capturegate.scenario.loader import find_scenarios, load_scenarios, shipped_scenarios
+from capturegate.scenario.model import Case
+from capturegate_mutations.batch import Outcome, Settings
+from capturegate_mutations.evidence import Row, bare_row, tell
+from capturegate_mutations.plan import Plan
+from capturegate_mutations.reader import find_plans, load_plans, shipped_plans
+from capturegate_mutations.report.summary import Sheet
+from capturegate_mutations.runner import BaselineRefused, Ground, Prepared, Runner, prepare_all
+from capturegate_mutations.store import append_row, fingerprint, read_rows
+from capturegate_mutations.verdict import Changes, Proof, changes_of, compare, without_blocked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What the command line asks for; empty `plans` and `scenarios` mean the shipped ones."""
+
+    plans: tuple[Path, ...] = ()
+    scenarios: tuple[Path, ...] = ()
+    keyword: str = ""
+    backend: str = "fake"
+    seed: int = 0
+    workers: int = 2
+    time_limit_s: float = 60.0
+    results: Path | None = None
+    resume: Path | None = None
+    draft: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Session:
+    """Runs a request; `say` hears what is being done, `came` every row as it comes."""
+
+    request: Request
+    say: Callable[[str], None] = field(default=lambda _: None)
+    came: Callable[[Row], None] = field(default=lambda _: None)
+
+    def run(self) -> Sheet:
+        """The sheet of all plans, in their order.
+
+        Raises:
+            InputError: plans or scenarios are wrong, or nothing is left to do.
+            ControlError: a control failed, so that no verdict counts.
+            TreeChanged: files changed meanwhile.
+        """
+        started = time.perf_counter()
+        request = self.request
+        cases = cases_of(request.scenarios, request.backend)
+        plans = self._plans(cases)
+        sheet = Sheet(cases=len(cases), workers=request.workers)
+        settings = Settings(seed=request.seed, time_limit_s=request.time_limit_s)
+        with Pool(workers=request.workers) as pool:
+            runner = Runner(
+                pool=pool,
+                cases=cases,
+                prepared=prepare_all(plans, cases),
+                settings=settings,
+                say=self.say,
+            )
+            try:
+                ground = runner.ground()
+            except BaselineRefused as refused:
+                sheet.rows = [self._row(plan, refused.proof, refused.reason) for plan in plans]
+            else:
+                sheet.controls = (
+                    "controls: the canary was seen, "
+                    "serving the modules' own sources changed nothing"
+                )
+                self._mutants(runner, ground, plans, sheet)
+                runner.check_tree(ground)
+        sheet.duration_s = time.perf_counter() - started
+        return sheet
+
+    def _plans(self, cases: Sequence[Case]) -> list[Plan]:
+        request = self.request
+        files = find_plans(request.plans) if request.plans else shipped_plans()
+        names = [case.name for case in cases]
+        plans = load_plans(files, names, draft=request.draft)
+        chosen = [plan for plan in plans if request.keyword in plan.name]
+        if not chosen:
+            raise InputError(
+                f"no mutation has '{request.keyword}' in its name",
+                expected=f"a part of one of {', '.join(plan.name for plan in plans)}",
+            )
+        return chosen
+
+    def _mutants(self, runner: Runner, ground: Ground, plans: Sequence[Plan], sheet: Sheet) -> None:
+        request = self.request
+        prints = {
+            plan.name: fingerprint(
+                plan.path, ground.tree + ground.loaded, runner.cases, request.seed
+            )
+            for plan in plans
+        }
+        known = read_rows(request.resume) if request.resume else {}
+        rows = {name: known[mark] for name, mark in prints.items() if mark in known}
+        started = time.perf_counter()
+        todo = prints.keys() - rows.keys()
+        for item, outcome in runner.mutants(todo):
+            row = self._row(item.plan, Proof.INVALID, "")
+            judge(item, outcome, ground, row, draft=request.draft)
+            row.fingerprint = prints[item.plan.name]
+            rows[item.plan.name] = row
+            sheet.mutants += item.mutant is not None
+            if request.results:
+                append_row(request.results, row)
+            self.say(f"{len(rows)} of {len(plans)} mutations")
+            self.came(row)
+        sheet.mutants_s = time.perf_counter() - started
+        sheet.rows = [rows[plan.name] for plan in plans]
+
+    def _row(self, plan: Plan, proof: Proof, reason: str) -> Row:
+        words = ["capturegate", "mutate", *map(str, self.request.plans), "-k", plan.name]
+        for path in self.request.scenarios:
+            words += ["--scenarios", str(path)]
+        return bare_row(plan, proof, reason, rerun=shlex.join(words), fingerprint="")
+
+
+def judge(
+    item: Prepared, outcome: Outcome, ground: Ground, row: Row, *, draft: bool = False
+) -> None:
+    """Fill the row of a mutant: its outcome against the baseline and its plan.
+
+    Of a draft everything that changed is told, but for what is blocked by what changed.
+    """
+    row.duration_s = round(outcome.duration_s, 4)
+    row.hunk = item.mutant.hunk if item.mutant else ""
+    if outcome.proof is not None:
+        row.proof, row.reason = outcome.proof, outcome.reason
+        return
+    if outcome.results.keys() != ground.baseline.keys():
+        row.proof, row.reason = Proof.CRASH, "the mutant did not run every case"
+        return
+    plan = item.plan
+    changes = changes_of(ground.baseline, outcome.results)
+    row.proof, comparison = compare(plan, changes)
+    listed = _changed(changes) if draft else _listed(plan, changes)
+    seen = {case: without_blocked(members, listed[case]) for case, members in changes.items()}
+    tell(row, comparison, seen, ground.baseline, outcome.results)
+
+
+def _changed(changes: Changes) -> dict[str, frozenset[str]]:
+    return {
+        case: frozenset(name for name, member in members.items() if member.verdict != "unknown")
+        for case, members in changes.items()
+    }
+
+
+def _listed(plan: Plan, changes: Changes) -> dict[str, frozenset[str]]:
+    return {
+        case: frozenset((*plan.expect.get(case, {}), *plan.also.get(case, {}))) for case in changes
+    }
+
+
+def cases_of(paths: Sequence[Path], backend: str) -> list[Case]:
+    """Every scenario in every lane and arm: the exact sets of plans are over all of them."""
+    files = find_scenarios(list(paths)) if paths else shipped_scenarios()
+    return [
+        Case(scenario=scenario, lane=lane, arm=arm, backend=backend)
+        for scenario in load_scenarios(files)
+        for lane in scenario.lanes
+        for arm in scenario.arms
+    ]

@@ -1,0 +1,313 @@
+"""Whole runs on a toy engine: every way in which a mutation can fail to be a proof."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from capturegate_mutations.command import mutate
+from capturegate_mutations.session import Request, Session
+from mutation_toys import CORE, OFF, PLAIN, SCENARIO, expecting, replacing, write_toy
+
+FAILED = expecting(PLAIN, work__total="failed")
+BROKEN = expecting(PLAIN, capture_completes="broken")
+ADD = "self.base + amount"
+
+PLANS = {
+    "proved": replacing(ADD, "self.base - amount", FAILED),
+    "gate": replacing(
+        "memset_async(self.buffer, 7, 64, self.stream)",
+        "graph_create()",
+        BROKEN,
+        "toy_core:Core.capture",
+    ),
+    "default-argument": replacing("LIMIT = 100", "LIMIT = 4", FAILED, "toy_core"),
+    "survived": replacing("(self.base", "(0 + self.base", FAILED),
+    "wrong-verdict": replacing(ADD, "0", expecting(PLAIN, work__total="unknown")),
+    "another-gate": replacing(ADD, "0", BROKEN),
+    "too-much-expected": replacing(ADD, "0", FAILED + "    capture-completes: broken\n"),
+    "too-little-expected": replacing("self.warm(amount)", "self.capture(); self.base = 0", FAILED),
+    "anchor-missing": replacing("no such text", "0", FAILED),
+    "anchor-twice": replacing("amount", "0", FAILED),
+    "no-such-target": replacing("x", "y", FAILED, "toy_core:Core.nothing"),
+    "no-such-module": replacing("x", "y", FAILED, "toy_nowhere:f"),
+    "does-not-compile": replacing(ADD, "(", FAILED),
+    "identical": replacing("min(", "min( ", FAILED),
+    "carries-the-proof": replacing("json", "json_", FAILED, "capturegate.run.child:main"),
+    "fails-to-import": replacing("import os", "import no_such_module_anywhere", FAILED, "toy_core"),
+    "exits-on-import": replacing("import os", "import sys; sys.exit(0)", FAILED, "toy_core"),
+    "sys-exit": replacing("self.warm(amount)", "raise SystemExit(0)", FAILED),
+    "os-exit": replacing("self.warm(amount)", "os._exit(0)", FAILED),
+    "kills-itself": replacing("self.warm(amount)", "os.kill(os.getpid(), 9)", FAILED),
+    "segfault": replacing("self.warm(amount)", "import ctypes; ctypes.string_at(0)", FAILED),
+    "endless-calls": replacing("self.warm(amount)", "self.warm(10**9)", FAILED),
+    "swallows-the-budget": replacing(
+        "self.warm(amount)",
+        "try: self.warm(10**9)\n        except BaseException: self.base = 0",
+        FAILED,
+    ),
+    "instrument": replacing(
+        "if not window.nodes",
+        "if window.nodes",
+        BROKEN,
+        "capturegate.gates.capture_completes:fault_of",
+    ),
+    "step-removed": (
+        "flips:\n  - {scenario: toy, remove_step: capture}\n"
+        "expect:\n" + expecting(PLAIN, capture_completes="vacuous", capture__captures="absent")
+    ),
+    "gate-unnamed": (
+        "flips:\n  - {scenario: toy, remove_gate: capture-completes}\n"
+        "expect:\n" + expecting(PLAIN, capture_completes="absent")
+    ),
+    "nothing-to-remove": "flips:\n  - {scenario: toy, remove_step: nothing}\nexpect:\n" + FAILED,
+    "times-set": (
+        "flips:\n  - {scenario: toy, set_times: {capture: 2}}\n"
+        "expect:\n" + expecting(PLAIN, capture__captures="failed")
+    ),
+    "config-set": "flips:\n  - {scenario: toy, set_config: {base: 4}}\nexpect:\n" + FAILED,
+    "not-skipped": (
+        "flips:\n  - {predicate: toy.off, answers: false, lane: idle}\nexpect:\n"
+        + expecting(OFF, work__total="passed", capture__captures="passed", capture_completes="held")
+    ),
+    "nobody-asks": "flips:\n  - {predicate: toy.on, answers: false}\nexpect:\n" + FAILED,
+}
+
+VERDICTS = {
+    "proved": "proved",
+    "gate": "proved",
+    "default-argument": "proved",
+    "survived": "survived",
+    "wrong-verdict": "wrong-reason",
+    "another-gate": "wrong-reason",
+    "too-much-expected": "wrong-red",
+    "too-little-expected": "extra-red",
+    "anchor-missing": "invalid",
+    "anchor-twice": "invalid",
+    "no-such-target": "invalid",
+    "no-such-module": "invalid",
+    "does-not-compile": "invalid",
+    "identical": "invalid",
+    "carries-the-proof": "invalid",
+    "fails-to-import": "crash",
+    "exits-on-import": "crash",
+    "sys-exit": "crash",
+    "os-exit": "crash",
+    "kills-itself": "crash",
+    "segfault": "crash",
+    "endless-calls": "timeout",
+    "swallows-the-budget": "timeout",
+    "instrument": "proved",
+    "step-removed": "proved",
+    "gate-unnamed": "proved",
+    "nothing-to-remove": "invalid",
+    "times-set": "extra-red",
+    "config-set": "proved",
+    "not-skipped": "proved",
+    "nobody-asks": "invalid",
+}
+
+REASONS = {
+    "anchor-missing": "matches nothing in the target",
+    "anchor-twice": "matches 3 times in the target",
+    "carries-the-proof": "capturegate.run.child carries the proof",
+    "fails-to-import": "no_such_module_anywhere",
+    "exits-on-import": "SystemExit",
+    "os-exit": "exited with code 0",
+    "kills-itself": "SIGKILL, during case toy[plain/default]",
+    "segfault": "SIGSEGV, during case toy[plain/default]",
+    "endless-calls": "more than 20000 calls on one backend",
+    "swallows-the-budget": "more than 20000 calls on one backend",
+    "nobody-asks": "no case asks the predicate 'toy.on'",
+    "identical": "changes no bytecode",
+}
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("toys")
+    write_toy(folder, PLANS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        sheet = Session(request=request_for(folder)).run()
+    return {row.mutation: row for row in sheet.rows}
+
+
+def request_for(folder: Path, **fields) -> Request:
+    return Request(plans=(folder / "plans",), scenarios=(folder / "toy.scenario.yaml",), **fields)
+
+
+@pytest.mark.parametrize("name", VERDICTS)
+def test_a_mutation_comes_to_what_it_is(rows, name):
+    assert VERDICTS[name] == rows[name].proof.value, rows[name].reason
+    assert REASONS.get(name, "") in rows[name].reason
+
+
+def test_every_plan_of_this_test_has_a_verdict_and_none_is_green_but_the_proved(rows):
+    assert set(rows) == set(PLANS) == set(VERDICTS)
+    green = {name for name, row in rows.items() if row.proof.value == "proved"}
+    assert {name for name, verdict in VERDICTS.items() if verdict == "proved"} == green
+
+
+def test_a_row_tells_the_flip_the_figures_and_the_checks(rows):
+    row = rows["gate"]
+
+    assert "-        self.backend.memset_async(self.buffer, 7, 64, self.stream)" in row.hunk
+    assert {PLAIN: {"capture-completes": "broken"}} == row.observed
+    assert [(PLAIN, "capture-completes", 1, 0)] == [
+        (f.case, f.gate, f.baseline["nodes"], f.mutant["nodes"]) for f in row.figures
+    ]
+    assert ((3, 3), (2, 3)) == (row.checks_baseline, row.checks_mutant)
+    assert row.rerun.startswith("capturegate mutate ")
+    assert "-k gate --scenarios " in row.rerun
+
+
+def test_a_hang_ends_at_the_time_limit(tmp_path, monkeypatch):
+    hang = replacing("self.warm(amount)", "while True: pass", FAILED)
+    write_toy(tmp_path, {"hang": hang})
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    sheet = Session(request=request_for(tmp_path, time_limit_s=3.0)).run()
+
+    assert ["timeout"] == [row.proof.value for row in sheet.rows]
+    assert "killed, during case toy[plain/default]" in sheet.rows[0].reason
+
+
+def test_a_red_baseline_is_refused_for_every_plan(tmp_path, monkeypatch):
+    write_toy(tmp_path, {"proved": PLANS["proved"]}, toy=SCENARIO.replace("total: 5", "total: 6"))
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    sheet = Session(request=request_for(tmp_path)).run()
+
+    assert ["baseline-red"] == [row.proof.value for row in sheet.rows]
+    assert PLAIN in sheet.rows[0].reason
+    assert sheet.exit_code == 1
+
+
+def test_a_baseline_that_differs_the_second_time_is_flaky(tmp_path, monkeypatch):
+    core = CORE.replace(
+        "self.warm(amount)",
+        f"open('{tmp_path}/ran', 'a').write('x'); self.warm(len(open('{tmp_path}/ran').read()))",
+    )
+    write_toy(tmp_path, {"proved": PLANS["proved"].replace(ADD, "self.base")}, toy_core=core)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    sheet = Session(request=request_for(tmp_path)).run()
+
+    assert ["flaky"] == [row.proof.value for row in sheet.rows]
+
+
+def invoke(folder: Path, *arguments: str):
+    scenarios = ["--scenarios", str(folder / "toy.scenario.yaml")]
+    return CliRunner().invoke(mutate, [str(folder / "plans"), *scenarios, *arguments])
+
+
+def test_the_command_is_green_only_when_every_plan_is_proved(tmp_path, monkeypatch):
+    write_toy(tmp_path, {name: PLANS[name] for name in ("proved", "survived")})
+    monkeypatch.syspath_prepend(str(tmp_path))
+    results = tmp_path / "rows.jsonl"
+
+    both = invoke(tmp_path, "--json", "-", "--results", str(results))
+    one = invoke(tmp_path, "-k", "proved", "--resume", str(results))
+
+    document = json.loads(both.stdout)
+    assert (1, 1) == (both.exit_code, document["exit_code"])
+    assert {"proved": "proved", "survived": "survived"} == {
+        item["mutation"]: item["proof"] for item in document["mutations"]
+    }
+    assert 0 == one.exit_code, one.output
+    assert "mutations: 1 | 1 proved · 0 mutants x 2 cases" in one.stdout
+
+
+def test_files_that_change_during_the_run_leave_no_verdict(tmp_path, monkeypatch):
+    new = f'open("{tmp_path}/toy_adapter.py", "a").write("#"); self.warm(amount)'
+    write_toy(tmp_path, {"writes": replacing("self.warm(amount)", new, FAILED)})
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    result = invoke(tmp_path)
+
+    assert 3 == result.exit_code
+    assert "" == result.stdout
+    assert "no verdict counts: tracked files changed during the run" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-k", "nothing-like-it"], "no mutation has 'nothing-like-it' in its name"),
+        (["--resume", "no-such-file"], "no-such-file: there is nothing to resume from"),
+    ],
+)
+def test_wrong_input_is_exit_2_with_a_message(tmp_path, monkeypatch, arguments, message):
+    write_toy(tmp_path, {"proved": PLANS["proved"]})
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    result = invoke(tmp_path, *arguments)
+
+    assert 2 == result.exit_code
+    assert result.stderr.startswith(message)
+
+
+def test_learn_prints_the_measured_set_and_writes_nothing(tmp_path, monkeypatch):
+    draft = PLANS["gate"].split("expect:")[0]
+    write_toy(tmp_path, {"gate": draft})
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.yaml")}
+
+    result = invoke(tmp_path, "--learn")
+
+    expected = "expect:\n  toy[plain/default]:\n    capture-completes: broken\n"
+    assert 0 == result.exit_code, result.output
+    assert expected in result.stdout
+    assert before == {path: path.read_bytes() for path in tmp_path.rglob("*.yaml")}
+
+
+def gone(pidfd: int) -> bool:
+    return bool(select.select([pidfd], [], [], 60)[0])
+
+
+def test_kill_9_while_a_flip_is_applied_strands_nothing(tmp_path):
+    fifo = tmp_path / "applied"
+    os.mkfifo(fifo)
+    told = f'pipe = open("{fifo}", "w"); pipe.write(str(os.getpid())); pipe.close()'
+    applied = f"{told}; import signal; signal.pause()"
+    plans = {"blocks": replacing("self.warm(amount)", applied, FAILED), "proved": PLANS["proved"]}
+    write_toy(tmp_path, plans)
+    before = {path: path.read_bytes() for path in tmp_path.glob("*.*")}
+    script = "from capturegate_mutations.command import mutate; mutate()"
+    scenarios = ["--scenarios", "toy.scenario.yaml"]
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def start(name: str) -> subprocess.Popen[str]:
+        arguments = [f"plans/{name}.mutation.yaml", *scenarios, "--quiet"]
+        return subprocess.Popen(
+            [sys.executable, "-c", script, *arguments],
+            cwd=tmp_path,
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    with start("blocks") as run:
+        child = int(fifo.read_text())
+        zygote = int(Path(f"/proc/{child}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        handles = [os.pidfd_open(child), os.pidfd_open(zygote)]
+        run.send_signal(signal.SIGKILL)
+        assert -signal.SIGKILL == run.wait()
+        assert [True, True] == [gone(handle) for handle in handles]
+    for handle in handles:
+        os.close(handle)
+    assert before == {path: path.read_bytes() for path in before}
+
+    with start("proved") as again:
+        assert "mutations: 1 | 1 proved" in again.communicate()[0]
+        assert 0 == again.returncode
