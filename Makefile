@@ -3,13 +3,16 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 
-.PHONY: gate test lint bench clean
+.PHONY: gate test proofs lint bench clean
 
 gate: $(VENV)/ready ## environment, then the main job on the fake backend
 	$(BIN)/capturegate run
 
 test: $(VENV)/ready ## environment, then the tests
 	$(BIN)/python -m pytest
+
+proofs: $(VENV)/ready ## environment, then the mutation proofs
+	$(BIN)/capturegate mutate --quiet
 
 lint: $(VENV)/ready ## formatting, types, layers
 	$(BIN)/ruff format --check .

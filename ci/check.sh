@@ -9,5 +9,8 @@ make lint
 echo "== the main job, from the README"
 make gate
 
+echo "== the proofs, from the README"
+make proofs
+
 echo "== the tests, from the README"
 make test

@@ -121,7 +121,7 @@ def trace_counters(events: list[Event]) -> dict[str, int]:
     """What can be counted from the trace alone; an engine cannot colour these."""
     mine = [event for event in events if event.actor == ENGINE]
     return {
-        "captures": sum(e.api in BEGIN_APIS and not e.refused for e in mine),
+        "captures": sum(e.api in BEGIN_APIS and e.capture > 0 and not e.refused for e in mine),
         "captures_ended": sum(e.api == END_API and not e.refused for e in mine),
         "replays": sum(e.api == "cudaGraphLaunch" and not e.refused for e in mine),
         "driver_allocations": sum(e.allocates for e in mine),

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable
-from importlib.metadata import entry_points
+from functools import cache
+from importlib.metadata import EntryPoints
+from importlib.metadata import entry_points as find_entry_points
 from typing import Any
 
 from capturegate.adapter import Adapter, verbs_of
 from capturegate.backend import Backend, Device
 from capturegate.errors import InputError
+
+
+@cache
+def entry_points(group: str) -> EntryPoints:
+    """The entry points of a group; looked up once, since it reads every distribution."""
+    return find_entry_points(group=group)
 
 
 def load_adapter(engine: str) -> type[Adapter]:

@@ -11,6 +11,7 @@ from capturegate_mutations.report.summary import (
     differences,
     figure_text,
     grouped,
+    most_telling,
 )
 
 
@@ -20,7 +21,7 @@ def as_markdown(sheet: Sheet) -> str:
     lines += ["| mutation | verdict | checks: baseline | checks: mutant | figures |"]
     lines += ["|---|---|---|---|---|"]
     for row in sheet.rows:
-        figures = next((text for f in row.figures if (text := figure_text(f))), "")
+        figures = figure_text(most_telling(row.figures)) if row.figures else ""
         cells = (
             f"`{row.mutation}`",
             row.proof.value,

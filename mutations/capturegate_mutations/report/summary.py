@@ -64,6 +64,11 @@ def figure_text(figures: Figures) -> str:
     return ", ".join(words)
 
 
+def most_telling(figures: Sequence[Figures]) -> Figures:
+    """The figures with the most allocations inside a window, else the first."""
+    return max(figures, key=lambda f: int(f.mutant.get("inside", -1)))
+
+
 def grouped(entries: Mapping[str, Mapping[str, str]]) -> list[tuple[str, str]]:
     """Cases with the same ids and verdicts in one line each, as plans write them."""
     lines: dict[str, list[str]] = {}
