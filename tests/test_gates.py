@@ -1,73 +1,20 @@
-"""Each gate on hand-made traces: green, red, vacuous, unknown."""
+"""The gates of the foundation on hand-made traces: green, red, vacuous, unknown."""
+
+from threading import Thread
 
 import pytest
 
 from capturegate import notes
 from capturegate.backend import Outcome
-from capturegate.gates.base import Comparison, Evidence, Judgement, StepRun
-from capturegate.gates.registry import all_gates
+from capturegate.gates.base import Judgement, StepRun
 from capturegate.run.result import Verdict
-from capturegate.trace import CAPABILITIES, Recorder
-
-INVALIDATED = "cudaErrorStreamCaptureInvalidated"
-UNSUPPORTED = "cudaErrorStreamCaptureUnsupported"
-
-
-class Story:
-    """Writes a trace the way a backend would."""
-
-    def __init__(self):
-        self.recorder = Recorder()
-        self.notes = notes.PoolNotes(self.recorder, "main")
-
-    def phase(self, label):
-        self.recorder.phase = label
-        return self
-
-    def begin(self, capture=1):
-        outcome = Outcome("cudaSuccess", capture=capture)
-        self.recorder.call("cudaStreamBeginCapture", outcome, 2, detail={"mode": "relaxed"})
-        return self
-
-    def end(self, capture=1, nodes=3, error="cudaSuccess"):
-        outcome = Outcome(error, capture=capture)
-        self.recorder.call("cudaStreamEndCapture", outcome, 2, detail={"nodes": nodes})
-        return self
-
-    def malloc(self, error="cudaSuccess", capture=0):
-        self.recorder.call("cudaMalloc", Outcome(error, capture=capture), nbytes=512)
-        return self
-
-    def launch(self):
-        self.recorder.call("cudaGraphLaunch", Outcome("cudaSuccess"), 2, handle=1)
-        return self
-
-    def take(self, size_class, allocation=1, free=1):
-        self.notes.get(size_class, size_class - 1, free, 0)
-        self.notes.got(size_class, allocation, "hit")
-        return self
-
-    def drained(self, freed_bytes=4096):
-        self.phase("2:drain").notes.drain(freed_bytes)
-        return self
-
-    def evidence(self, capabilities=CAPABILITIES, **more):
-        return Evidence(trace=self.recorder.trace(capabilities), runs=[], **more)
-
-
-def judge(name, evidence):
-    return all_gates()[name].judge(evidence, {})
-
-
-W = "no-driver-allocation-in-window"
-C = "profile-covers-window"
-B = "pregrow-is-used"
-H = "capture-completes"
-E = "replay-matches-eager"
+from capturegate.scenario.grammar import parse_expectation
+from capturegate.trace import CAPABILITIES
+from stories import INVALIDATED, UNSUPPORTED, B, C, H, Story, W, judge
 
 
 def test_an_allocation_outside_the_window_holds():
-    story = Story().drained().phase("3:capture").malloc().begin().take(512).end()
+    story = Story().drained().phase("3:capture").grow().begin().take(512).end()
     judged = judge(W, story.evidence())
     assert (judged.verdict, judged.figures) == (
         Verdict.HELD,
@@ -97,19 +44,71 @@ def test_a_refused_attempt_counts_as_an_allocation():
     assert "1 of them refused" in judged.reason
 
 
-def test_a_pool_that_was_not_drained_makes_the_window_vacuous():
-    story = Story().phase("3:capture").malloc().begin().end()
-    assert judge(W, story.evidence()).verdict is Verdict.VACUOUS
+@pytest.mark.parametrize(
+    ("story", "reason"),
+    [
+        (
+            Story().phase("3:c").grow().begin().take(512).end(),
+            "the pool was not drained in an earlier step",
+        ),
+        (
+            Story().drained(0).phase("3:c").grow().begin().take(512).end(),
+            "the pool was not drained in an earlier step",
+        ),
+        (
+            Story().drained(pool="other").phase("3:c").grow().begin().take(512).end(),
+            "the pool was not drained in an earlier step",
+        ),
+        (
+            Story().drained().phase("3:c").begin().take(512).end(),
+            "its window took nothing that the step had to fetch from the driver",
+        ),
+        (
+            Story().drained().phase("3:c").grow(9).begin().take(512).end(),
+            "its window took nothing that the step had to fetch from the driver",
+        ),
+        (
+            Story().drained().phase("3:c").begin().take(512).end().grow(),
+            "its window took nothing that the step had to fetch from the driver",
+        ),
+    ],
+    ids=[
+        "not drained",
+        "drained of nothing",
+        "another pool drained",
+        "nothing fetched",
+        "something else fetched",
+        "fetched too late",
+    ],
+)
+def test_a_window_that_could_not_have_gone_red_is_vacuous(story, reason):
+    judged = judge(W, story.evidence())
+    assert (judged.verdict, judged.reason) == (
+        Verdict.VACUOUS,
+        f"step 3:c captured, and {reason}",
+    )
 
 
-def test_a_drain_of_nothing_makes_the_window_vacuous():
-    story = Story().drained(0).phase("3:capture").malloc().begin().end()
-    assert judge(W, story.evidence()).verdict is Verdict.VACUOUS
+def test_one_tested_window_does_not_speak_for_another_steps():
+    story = Story().drained().phase("3:c").grow().begin(1).take(512).end(1)
+    story.phase("4:c").begin(2).take(512).end(2)
+    judged = judge(W, story.evidence())
+    assert judged.verdict is Verdict.VACUOUS
+    assert judged.reason.startswith("step 4:c captured")
 
 
-def test_a_step_that_allocates_nothing_makes_the_window_vacuous():
-    story = Story().drained().phase("3:capture").begin().end()
-    assert judge(W, story.evidence()).verdict is Verdict.VACUOUS
+@pytest.mark.parametrize(
+    ("freed_bytes", "fetched", "verdict"),
+    [(64, True, Verdict.HELD), (0, True, Verdict.VACUOUS), (64, False, Verdict.VACUOUS)],
+)
+def test_without_pool_events_frees_and_allocations_tell(freed_bytes, fetched, verdict):
+    story = Story().phase("1:cold")
+    story.recorder.call("cudaFree", Outcome("cudaSuccess"), nbytes=freed_bytes)
+    story.phase("2:c")
+    if fetched:
+        story.malloc()
+    story.begin().end()
+    assert judge(W, story.evidence(CAPABILITIES - {"pool"})).verdict is verdict
 
 
 def test_no_window_at_all_is_vacuous():
@@ -117,7 +116,7 @@ def test_no_window_at_all_is_vacuous():
 
 
 def test_the_harness_itself_may_not_be_blamed_for_an_allocation():
-    story = Story().drained().phase("3:capture").malloc().begin()
+    story = Story().drained().phase("3:capture").grow().begin().take(512)
     with story.recorder.as_harness():
         story.malloc()
     assert judge(W, story.end().evidence()).verdict is Verdict.HELD
@@ -153,16 +152,60 @@ def test_the_witness_of_a_lost_capture_is_the_call_that_lost_it():
 
 @pytest.mark.parametrize(
     ("wanted", "verdict"),
-    [(1, Verdict.HELD), (2, Verdict.BROKEN), (0, Verdict.BROKEN), (None, Verdict.HELD)],
+    [
+        ("1", Verdict.HELD),
+        ("> 0", Verdict.HELD),
+        ("2", Verdict.BROKEN),
+        ("0", Verdict.BROKEN),
+    ],
 )
-def test_the_number_of_captures_is_the_scenarios(wanted, verdict):
-    evidence = Story().begin().end().evidence(captures_expected=wanted)
+def test_a_step_has_as_many_captures_as_it_says(wanted, verdict):
+    evidence = Story().phase("3:c").begin().end().evidence()
+    evidence.runs = [StepRun(step="c", verb="v", phase="3:c", raised=False)]
+    evidence.captures_said = {"c": parse_expectation(wanted)}
     assert judge(H, evidence).verdict is verdict
 
 
+def test_a_step_that_says_nothing_of_captures_may_capture():
+    evidence = Story().phase("3:c").begin().end().evidence()
+    evidence.runs = [StepRun(step="c", verb="v", phase="3:c", raised=False)]
+    evidence.captures_said = {"other": parse_expectation("0")}
+    assert judge(H, evidence).verdict is Verdict.HELD
+
+
 def test_no_capture_at_all_is_vacuous_and_missing_ones_are_broken():
-    assert judge(H, Story().evidence()).verdict is Verdict.VACUOUS
-    assert judge(H, Story().evidence(captures_expected=1)).verdict is Verdict.BROKEN
+    evidence = Story().evidence()
+    assert judge(H, evidence).verdict is Verdict.VACUOUS
+    evidence.captures_said = {"c": parse_expectation("1")}
+    assert judge(H, evidence).verdict is Verdict.BROKEN
+
+
+def refused(story, api, error="cudaErrorIllegalState"):
+    story.recorder.call(api, Outcome(error), 2, detail={"mode": "relaxed"})
+    return story
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        refused(Story().begin(), "cudaStreamBeginCapture").end(),
+        refused(Story().begin(), "cudaStreamEndCapture").end(),
+        refused(Story().begin().end(), "cudaStreamEndCapture"),
+        refused(Story(), "cudaStreamEndCapture"),
+    ],
+    ids=["second begin", "refused end before the end", "second end", "end without a begin"],
+)
+def test_a_window_has_one_begin_and_one_end(story):
+    assert judge(H, story.evidence()).verdict is Verdict.BROKEN
+
+
+def test_the_witness_of_a_capture_that_a_sibling_lost_is_the_siblings_call():
+    story = Story().begin()
+    thread = Thread(target=lambda: story.malloc(UNSUPPORTED))
+    thread.start()
+    thread.join()
+    judged = judge(H, story.end(error=INVALIDATED, nodes=None).evidence())
+    assert (judged.witness[0].api, judged.witness[0].thread) == ("cudaMalloc", 1)
 
 
 def test_a_profile_that_covers_the_peak_holds():
@@ -200,6 +243,42 @@ def test_a_profile_of_a_lost_window_is_unknown():
     assert (judged.verdict, judged.blocked_by) == (Verdict.UNKNOWN, H)
 
 
+def test_each_pool_is_judged_against_its_own_profile():
+    story = Story().phase("3:c")
+    story.notes.profile({512: 1})
+    notes.PoolNotes(story.recorder, "other").profile({512: 9})
+    judged = judge(C, story.begin().take(512).take(512).end().evidence())
+    assert (judged.verdict, judged.figures["profile"]) == (Verdict.BROKEN, 1)
+
+
+def test_what_a_helper_thread_takes_in_the_windows_time_counts():
+    story = Story().phase("3:c")
+    story.notes.profile({512: 1})
+    story.begin().take(512)
+    thread = Thread(target=lambda: story.take(512))
+    thread.start()
+    thread.join()
+    assert judge(C, story.end().evidence()).verdict is Verdict.BROKEN
+
+
+def test_a_pre_grown_block_that_another_class_borrows_is_not_used():
+    story = Story().phase("3:c")
+    story.notes.pre_grew({512: (7,)})
+    evidence = story.begin().take(256, 7).end().evidence()
+    evidence.judged[W] = Judgement(verdict=Verdict.HELD)
+    assert judge(B, evidence).verdict is Verdict.BROKEN
+
+
+def test_each_window_of_one_step_has_the_pre_grow_before_it():
+    story = Story().phase("3:c")
+    story.notes.pre_grew({512: (7,)})
+    story.begin(1).take(512, 7).end(1)
+    story.notes.pre_grew({512: (8,)})
+    evidence = story.begin(2).take(512, 8).end(2).evidence()
+    evidence.judged[W] = Judgement(verdict=Verdict.HELD)
+    assert judge(B, evidence).verdict is Verdict.HELD
+
+
 def pre_grown(taken):
     story = Story().phase("3:c")
     story.notes.pre_grew({512: (7, 8)})
@@ -233,67 +312,3 @@ def test_no_pre_grown_block_is_vacuous():
     evidence = Story().begin().end().evidence()
     evidence.judged[W] = Judgement(verdict=Verdict.HELD)
     assert judge(B, evidence).verdict is Verdict.VACUOUS
-
-
-def compared(phase, digest, **more):
-    facts = {"rows": 1, "mismatched_rows": (), "poisoned": True} | more
-    return Comparison(phase=phase, output="logits", expected_digest=digest, **facts)
-
-
-def replays(*comparisons, **more):
-    story = Story()
-    for comparison in comparisons:
-        story.phase(comparison.phase).launch()
-    return story.evidence(comparisons=comparisons, **more)
-
-
-def test_replays_that_equal_the_oracle_hold():
-    judged = judge(E, replays(compared("1", "a"), compared("2", "b")))
-    assert (judged.verdict, judged.figures) == (Verdict.HELD, {"replays": 2, "rows": 2})
-
-
-def test_a_row_that_differs_is_broken():
-    evidence = replays(compared("1", "a", mismatched_rows=(0,), first_difference="first at 0"))
-    judged = judge(E, evidence)
-    assert (judged.verdict, judged.witness[0].api) == (Verdict.BROKEN, "cudaGraphLaunch")
-
-
-@pytest.mark.parametrize(
-    "comparisons",
-    [
-        (),
-        (compared("1", "a", poisoned=False),),
-        (compared("1", "a", rows=0),),
-        (compared("1", "a"), compared("2", "a")),
-        (compared("1", "a", degenerate="all zero"),),
-    ],
-    ids=["nothing replayed", "not poisoned", "no rows", "never changed", "all zero"],
-)
-def test_replays_that_show_nothing_are_vacuous(comparisons):
-    assert judge(E, replays(*comparisons)).verdict is Verdict.VACUOUS
-
-
-def test_a_failed_oracle_is_unknown():
-    evidence = replays(compared("1", "a"), oracle_error="ValueError in x: y")
-    assert judge(E, evidence).verdict is Verdict.UNKNOWN
-
-
-def test_a_replay_that_raises_is_broken_though_its_capture_was_fine():
-    evidence = replays(compared("1", "a"), failure="CudaError in step: cudaErrorIllegalAddress")
-    evidence.runs = [StepRun(step="replay", verb="replay_step", phase="1", raised=True)]
-    assert judge(E, evidence).verdict is Verdict.BROKEN
-
-
-def test_a_case_that_ended_in_its_capture_blocks_the_comparison():
-    evidence = replays(compared("1", "a"), failure="CudaError in capture")
-    evidence.judged[H] = Judgement(verdict=Verdict.BROKEN)
-    assert (judge(E, evidence).verdict, judge(E, evidence).blocked_by) == (Verdict.UNKNOWN, H)
-
-
-def test_a_padding_row_that_somebody_reads_is_broken():
-    evidence = replays(compared("1", "a", pad_spans=((5, 64, 64),)), compared("2", "b"))
-    story = Story().phase("1").launch()
-    reads = Outcome("cudaSuccess", reads=((5, 100, 4),))
-    story.recorder.call("cudaMemcpy", reads, nbytes=4)
-    read = story.evidence(comparisons=evidence.comparisons)
-    assert judge(E, read).reason == "a padding row of logits was read"

@@ -16,7 +16,7 @@ from capturegate_mutations import controls
 from capturegate_mutations.batch import Outcome, Settings, budget, collect, tasks_of
 from capturegate_mutations.imports import import_graph, imported_by, importers_of
 from capturegate_mutations.prepare import Mutant
-from capturegate_mutations.runner import BaselineRefused, refuse_flaky, refuse_red
+from capturegate_mutations.ground import BaselineRefused, refuse_flaky, refuse_red
 from capturegate_mutations.serve import NotServedError, Served, ServingFinder, serve
 from capturegate_mutations.session import cases_of
 from capturegate_mutations.tree import tree_hash

@@ -122,11 +122,11 @@ def test_a_close_that_is_refused_reaches_the_caller_and_the_next_steps_recover(m
     forward, side = model.forward, run.backend.stream_create()
     fork = run.backend.event_create()
 
-    def forked(self, inputs, hidden, logits, stream):
+    def forked(self, inputs, hidden, logits, stream, **more):
         run.backend.event_record(fork, stream)
         run.backend.stream_wait_event(side, fork)
         run.backend.memset_async(logits.pointer, 0, 4, side)
-        forward(self, inputs, hidden, logits, stream)
+        forward(self, inputs, hidden, logits, stream, **more)
 
     with monkeypatch.context() as patch:
         patch.setattr(model, "forward", forked)

@@ -57,8 +57,15 @@ def arguments():
             tables,
             ids(0, 1, 1),
             lengths,
+            out(3, 2, 6, 4),
+            out(3, 2, 6, 2),
+            *(6, 2, 4, 4, 3, 2, 0.5, 144),
+        ),
+        "attention_combine": (
+            floats(3, 2, 6, 4),
+            np.abs(floats(3, 2, 6, 2)),
             out(3, 24),
-            *(6, 2, 4, 4, 3, 0.5, 72),
+            *(6, 4, 2, 72),
         ),
         "top_k": (floats(3, 6), out(3, 2, dtype=np.int32), out(3, 2), 6, 2, 3),
         "expert_linear": (floats(3, 5), routed, floats(4, 5, 3), out(3, 2, 3), 2, 5, 3, 18),
@@ -81,11 +88,13 @@ def run(kernel):
 
 def test_every_kernel_has_arguments_here():
     assert set(EVERY) == set(arguments())
-    assert len(EVERY) == 13
+    assert len(EVERY) == 14
 
 
 def test_attention_is_a_softmax_over_the_keys_of_the_request():
-    q, keys, values, tables, requests, lengths, out, *_ = run("paged_attention")
+    q, keys, values, tables, requests, lengths, partials, stats, *_ = run("paged_attention")
+    out = np.zeros((3, 24), np.float32)
+    EVERY["attention_combine"].body(partials, stats, out, 6, 4, 2, 72)
     for row in range(3):
         slots = [tables[requests[row]][t // 4] * 4 + t % 4 for t in range(lengths[row])]
         for head in range(6):

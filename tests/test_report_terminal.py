@@ -137,7 +137,7 @@ def test_a_missed_witness_is_told():
 
 
 def test_a_gate_that_nobody_named_shows_itself_when_it_breaks():
-    hidden = samples.gate("quiet-gate", Verdict.VACUOUS, named=False)
+    hidden = samples.gate("quiet-gate", Verdict.HELD, named=False)
     assert "quiet-gate" not in printed(
         samples.report([samples.result(gates=[samples.gate("no-allocation"), hidden])])
     )

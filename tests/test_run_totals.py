@@ -18,11 +18,18 @@ def test_gates_that_nobody_named_are_not_counted():
     assert totals_of([case], []).checks == 2
 
 
-def test_a_check_that_an_expected_break_blocked_passes():
+def test_a_check_that_an_expected_break_blocked_is_neither_passed_nor_failed():
     broken = samples.gate("a", Verdict.BROKEN, expected=Verdict.BROKEN)
     blocked = samples.check("c.d", CheckOutcome.UNKNOWN, blocked_by="a")
     totals = totals_of([samples.result(gates=[broken], checks=[blocked])], [])
-    assert (totals.cases_passed, totals.checks, totals.checks_passed) == (1, 2, 2)
+    assert (totals.cases_passed, totals.checks, totals.checks_passed) == (1, 1, 1)
+
+
+def test_a_skip_is_not_excused_by_a_gate_that_came_to_no_verdict_in_the_judging_lane():
+    vacuous = samples.gate("a", Verdict.VACUOUS, expected=Verdict.VACUOUS)
+    held = samples.gate("b")
+    results = [samples.result(gates=[vacuous, held]), samples.skipped()]
+    assert never_judged_in(results, unfiltered=True) == [results[1].case]
 
 
 def test_a_skip_is_excused_by_the_lane_that_judges_it():

@@ -24,7 +24,8 @@ class Output:
     """One output buffer of an engine that a replay rewrites.
 
     `rows` are the leading rows that the last step's requests own, out of `rows_padded`; the rest
-    is padding, never compared, and nobody may use it.
+    is padding, never compared, and nobody may use it. `dtype` is NumPy's name of the items. Name
+    the buffer that the graph itself writes: only what a replay wrote counts as replayed.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Output:
     row_bytes: int
     rows: int
     rows_padded: int
+    dtype: str = "float32"
 
 
 class Adapter(Protocol):

@@ -1,4 +1,4 @@
-"""The events that an engine with a memory pool tells of itself, in one vocabulary.
+"""The events that an engine tells of its memory pool and of its graph cache, in one vocabulary.
 
 Gates that judge a pool need the capability `pool`: an engine that notes these. Sizes are in
 bytes; `size_class` is the class that a request was charged to.
@@ -16,6 +16,12 @@ PUT = "pool.put"
 DRAIN = "pool.drain"
 PROFILE = "pool.profile"
 PRE_GREW = "pool.pre_grew"
+
+OBSERVED = "graph.observed"
+RAN_DIRECTLY = "graph.ran_directly"
+HOLDS = "graph.holds"
+DROPPED = "graph.dropped"
+RELEASED = "graph.released"
 
 
 class PoolNotes:
@@ -60,3 +66,46 @@ class PoolNotes:
     def pre_grew(self, created: Mapping[int, tuple[int, ...]]) -> None:
         """A pre-grow made these blocks, allocation ids per class; empty when it made none."""
         self._note(PRE_GREW, {"pool": self._pool, "created": dict(created)})
+
+
+class GraphNotes:
+    """Writes a graph cache's events into a trace.
+
+    An observation is one piece of work that arrives to be run. `namespace` is the kind of work,
+    `identity` tells what its nodes are, wherever their data lies, and `properties` what an
+    executable bakes beyond that: the addresses. Neither may depend on how the cache keys.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._note = recorder.note
+
+    def observed(self, namespace: str, identity: str, properties: str) -> None:
+        """An observation arrived; nothing of it was submitted yet."""
+        self._tell(OBSERVED, namespace, identity, properties)
+
+    def ran_directly(self, namespace: str, identity: str, properties: str) -> None:
+        """The observation was submitted call by call, no executable involved."""
+        self._tell(RAN_DIRECTLY, namespace, identity, properties)
+
+    def holds(self, executable: int, namespace: str, identity: str, properties: str) -> None:
+        """From now on an executable holds this; it was made or updated for it."""
+        self._tell(HOLDS, namespace, identity, properties, executable)
+
+    def dropped(self, executable: int) -> None:
+        """The cache lets an executable go to stay within its bounds."""
+        self._note(DROPPED, {"executable": executable})
+
+    def released(self, namespace: str) -> None:
+        """Everything of a namespace was let go."""
+        self._note(RELEASED, {"namespace": namespace})
+
+    def _tell(
+        self, name: str, namespace: str, identity: str, properties: str, executable: int = 0
+    ) -> None:
+        detail = {
+            "namespace": namespace,
+            "identity": identity,
+            "properties": properties,
+            "executable": executable,
+        }
+        self._note(name, detail)

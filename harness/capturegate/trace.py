@@ -215,7 +215,7 @@ class Recorder:
                 detail,
             )
         )
-        if api in BEGIN_APIS and not refused:
+        if api in BEGIN_APIS and capture and not refused:
             self.open_captures += 1
         elif api == END_API and capture and self.open_captures:
             self.open_captures -= 1
@@ -294,7 +294,8 @@ def windows_of(events: list[Event]) -> list[Window]:
     ends = {e.capture: e for e in events if e.api == END_API and e.capture}
     found = []
     for event in events:
-        if event.api not in BEGIN_APIS or event.refused:
+        # A begin that opened nothing, as on a backend that cannot capture, has no capture id.
+        if event.api not in BEGIN_APIS or event.refused or not event.capture:
             continue
         end = ends.get(event.capture)
         detail = event.detail or {}

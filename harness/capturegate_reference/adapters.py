@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from capturegate.adapter import Facts, Output, verb
-from capturegate.backend import Backend, CaptureMode, Pointer
+from capturegate.backend import Backend, CaptureMode, CudaError, Pointer
 from capturegate.errors import InputError
 from capturegate_reference.configuration import choice
+from capturegate_reference.errors import ScratchRefused
+from capturegate_reference.instruments import ForkingDevice, InertDevice
+from capturegate_reference.pool_adapter import PoolAdapter, pool_bypassed
+from capturegate_reference.tenant import Tenant
 
 if TYPE_CHECKING:
-    from capturegate_reference.pool import Block
+    from capturegate_reference.slots import Logits
+
+__all__ = ["DecodeAdapter", "PoolAdapter", "pool_bypassed"]
 
 _UNDER_BYPASS = {"decline": False, "attempt": True}
-
-
-def pool_bypassed() -> bool:
-    """Whether the pools of this process pass every request on to the driver."""
-    from capturegate_reference.pool import pool_bypassed as bypassed
-
-    return bypassed()
+_TABLES = {"fixed": False, "per_step": True}
+_RETILED = {"none": "", "attention": "attention", "align": "align", "reduction": "reduction"}
+_FAULTS = {"none": None, "inert": InertDevice, "refused_close": ForkingDevice}
 
 
 class DecodeAdapter:
@@ -29,6 +31,9 @@ class DecodeAdapter:
 
     `cold_step`, `capture_step` and `replay_step` all run the next step; their names say what a
     scenario means it to be, and the fact `state` what it was.
+
+    A tenant is somebody else who takes blocks of the main pool, fills them and expects to find
+    them as they were.
     """
 
     config_keys: ClassVar[Mapping[str, tuple[type, Any]]] = {
@@ -39,6 +44,9 @@ class DecodeAdapter:
         "padding": (bool, True),
         "capture_mode": (str, "thread_local"),
         "capture_under_bypass": (str, "decline"),
+        "tables": (str, "fixed"),
+        "retiled": (str, "none"),
+        "fault": (str, "none"),
         "requests_max": (int, 10),
         "prompt_tokens": (int, 36),
         "layers": (int, 2),
@@ -66,7 +74,16 @@ class DecodeAdapter:
 
         size_names = ModelSizes.__dataclass_fields__.keys() & config.keys()
         sizes = ModelSizes(kind=config["model"], **{name: config[name] for name in size_names})
+        self._hidden_bytes = 4 * sizes.hidden
         self._row_bytes = 4 * sizes.vocab
+        fault = choice("fault", config, _FAULTS)
+        self._faulty = fault(backend.device) if fault is not None else None
+        if self._faulty is not None:
+            backend = Backend(self._faulty, backend.recorder)
+        self._backend = backend
+        self._taps: tuple[int, ...] = ()
+        self._ran_step = False
+        self._environment: dict[str, str | None] = {}
         self._engine = Engine(
             backend,
             sizes,
@@ -83,7 +100,10 @@ class DecodeAdapter:
             ),
             requests_max=config["requests_max"],
             prompt_tokens=config["prompt_tokens"],
+            tables_follow_requests=choice("tables", config, _TABLES),
+            retiled=choice("retiled", config, _RETILED),
         )
+        self._tenant = Tenant(backend, self._engine.pool)
 
     @verb
     def cold_step(self, requests: int = 1, tokens: int = 1) -> Facts:
@@ -111,8 +131,68 @@ class DecodeAdapter:
         return self._step([2] + [1] * (requests - 1))
 
     @verb
+    def retried_step(self, requests: int = 1, tokens: int = 1, attempts: int = 2) -> Facts:
+        """Run a step, and again for as long as it is refused and attempts are left."""
+        refusals: dict[str, int | str] = {"refused_by": "", "refusals": 0}
+        for left in reversed(range(attempts)):
+            try:
+                return {**refusals, **self._step([tokens] * requests)}
+            except (CudaError, ScratchRefused) as error:
+                if not left:
+                    raise
+                refusals = _refusal(error, int(refusals["refusals"]) + 1)
+        return refusals
+
+    @verb
+    def refuse_next_close(self) -> Facts:
+        """Let the end of the next capture be refused; needs `fault: refused_close`."""
+        self._ran_step = False
+        if not isinstance(self._faulty, ForkingDevice):
+            raise InputError("no capture's end can be refused", expected="fault: refused_close")
+        self._faulty.armed = True
+        return {}
+
+    @verb
+    def set_environment(self, name: str, value: str) -> Facts:
+        """Change a variable of this process; switches that were read stay as they were."""
+        self._ran_step = False
+        was = os.environ.get(name)
+        self._environment.setdefault(name, was)
+        os.environ[name] = value
+        return {"changed": was != value}
+
+    @verb
+    def tap(self, layer: int) -> Facts:
+        """Have a layer's output handed out from the next step on."""
+        self._ran_step = False
+        self._taps = tuple(sorted({*self._taps, layer}))
+        return {"taps": len(self._taps)}
+
+    @verb
+    def untap(self) -> Facts:
+        """Have no layer's output handed out any more."""
+        self._ran_step = False
+        self._taps = ()
+        return {"taps": 0}
+
+    @verb
+    def seat_tenant(self, nbytes: int, blocks: int = 1) -> Facts:
+        """Let somebody else take blocks and fill them."""
+        self._ran_step = False
+        self._tenant.take(nbytes, blocks)
+        return {"blocks": blocks}
+
+    @verb
+    def ask_tenant(self) -> Facts:
+        """Ask the tenant whether all of it is as it was."""
+        self._ran_step = False
+        intact, blocks = self._tenant.intact_blocks(), len(self._tenant)
+        return {"intact_blocks": intact, "overwritten_blocks": blocks - intact}
+
+    @verb
     def drain(self) -> Facts:
         """Give all free scratch to the driver."""
+        self._ran_step = False
         return {"freed_bytes": self._engine.pool.drain()}
 
     def counters(self) -> Mapping[str, int]:
@@ -121,32 +201,42 @@ class DecodeAdapter:
         return zeros | dict(self._engine.figures)
 
     def outputs(self) -> Sequence[Output]:
-        """The logits of the last step."""
-        logits = self._engine.logits
-        if logits is None:
+        """The logits of a step, and the outputs of tapped layers; nothing after other verbs."""
+        last = self._engine.last
+        if last is None or not self._ran_step:
             return ()
+        taps = last.taps.items()
         return (
-            Output(
-                name="logits",
-                pointer=logits.pointer,
-                row_bytes=self._row_bytes,
-                rows=logits.rows,
-                rows_padded=logits.rows_padded,
-            ),
+            _output("logits", last.logits, self._row_bytes),
+            *(_output(f"tap-{layer}", rows, self._hidden_bytes) for layer, rows in taps),
         )
 
     def buffers(self) -> Sequence[Pointer]:
-        """The retained logits of all slots."""
-        return [slot.logits.pointer.at(0, slot.logits.nbytes) for slot in self._engine.driver.slots]
+        """The retained logits of all slots, and their copies of tapped layers."""
+        return [
+            kept.pointer.at(0, kept.nbytes)
+            for slot in self._engine.driver.slots
+            for kept in (slot.logits, *slot.taps.values())
+        ]
 
     def close(self) -> None:
         """Close the engine."""
+        self._tenant.leave()
+        for name, value in self._environment.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
         self._engine.close()
+        if isinstance(self._faulty, ForkingDevice):
+            self._faulty.dismiss()
 
     def _step(self, token_counts: list[int]) -> Facts:
-        decoded = self._engine.step(token_counts)
+        decoded = self._engine.step(token_counts, self._taps)
+        self._ran_step = True
         result = decoded.result
         return {
+            "columns": decoded.columns,
+            "pages": decoded.pages,
             "state": str(result.state),
             "reason": result.reason,
             "rows": result.logits.rows,
@@ -155,6 +245,23 @@ class DecodeAdapter:
             "first_token": decoded.tokens[0][0],
             "sampled": " ".join(str(token) for gained in decoded.tokens for token in gained),
         }
+
+
+def _refusal(error: CudaError | ScratchRefused, count: int) -> dict[str, int | str]:
+    """Who refused last, and how often somebody did."""
+    if isinstance(error, CudaError):
+        return {"refused_by": error.api, "error": error.error, "refusals": count}
+    return {"refused_by": error.scratch, "error": type(error).__name__, "refusals": count}
+
+
+def _output(name: str, rows: Logits, row_bytes: int) -> Output:
+    return Output(
+        name=name,
+        pointer=rows.pointer,
+        row_bytes=row_bytes,
+        rows=rows.rows,
+        rows_padded=rows.rows_padded,
+    )
 
 
 _COUNTERS = (
@@ -174,168 +281,3 @@ _COUNTERS = (
     "declined.too_many_lengths",
     "declined.padding",
 )
-
-
-class PoolAdapter:
-    """A device pool by itself. Blocks are told apart by a name that the scenario gives them."""
-
-    config_keys: ClassVar[Mapping[str, tuple[type, Any]]] = {}
-    predicates: ClassVar[Mapping[str, Callable[[], bool]]] = {
-        "pool.bypassed": lambda: pool_bypassed()
-    }
-    tells_pool: ClassVar[bool] = True
-
-    def __init__(
-        self,
-        backend: Backend,
-        config: Mapping[str, Any],  # noqa: ARG002  # there is nothing to configure
-        *,
-        oracle: bool,  # noqa: ARG002  # a pool has no outputs to compare
-    ) -> None:
-        from capturegate_reference.errors import PoolError
-        from capturegate_reference.pool import DevicePool
-
-        self._refusal = PoolError
-        self._backend = backend
-        self._pool = DevicePool(backend, "main")
-        self._other = DevicePool(backend, "other")
-        self._blocks: dict[str, Block] = {}
-        self._holders: defaultdict[str, object] = defaultdict(object)
-        self._leased: dict[str, str] = {}
-        self._profile: dict[int, int] = {}
-
-    @verb
-    def get(self, nbytes: int, name: str) -> Facts:
-        """Take a block and remember it by name."""
-        if name in self._blocks:
-            raise InputError(f"the block {name!r} is out already")
-        block = self._blocks[name] = self._pool.get(nbytes)
-        return {
-            "source": block.source,
-            "class_bytes": block.charged_class,
-            "block_bytes": block.size_class,
-        }
-
-    @verb
-    def put(self, name: str, holder: str = "") -> Facts:
-        """Put a block back, as a holder when one is named."""
-        key = self._holders[holder] if holder else None
-        facts = self._told(lambda: self._pool.put(self._block(name), key))
-        if not facts["refused"]:
-            del self._blocks[name]
-        return facts
-
-    @verb
-    def put_elsewhere(self, name: str) -> Facts:
-        """Put a block into a pool that it does not come from."""
-        return self._told(lambda: self._other.put(self._block(name)))
-
-    @verb
-    def lease(self, name: str, holder: str) -> Facts:
-        """Hand a block to a holder, who alone may put it back."""
-        key = self._holders[holder]
-        facts = self._told(lambda: self._pool.lease(self._block(name), key))
-        if not facts["refused"]:
-            self._leased[name] = holder
-        return facts
-
-    @verb
-    def draw_on_other_backend(self) -> Facts:
-        """Draw scratch for another backend while this pool is the active one."""
-        from capturegate_reference.scratch import active_pool, scope
-
-        stranger = Backend(self._backend.device)
-        with scope(self._pool):
-            return self._told(lambda: active_pool(stranger, self._other))
-
-    @verb
-    def boundary(self) -> Facts:
-        """Mark a step boundary."""
-        self._pool.mark_step_boundary()
-        return {}
-
-    @verb
-    def profile(self) -> Facts:
-        """Take the demand since the last boundary, for the next pre-grow."""
-        self._profile = self._pool.step_demand_profile()
-        return {
-            "blocks": sum(self._profile.values()),
-            "classes": len(self._profile),
-            "profile": " ".join(f"{size}:{count}" for size, count in self._profile.items()),
-        }
-
-    @verb
-    def pre_grow(self) -> Facts:
-        """Make the free stacks as deep as the last profile."""
-        return {"created": self._pool.pre_grow_for_capture(self._profile)}
-
-    @verb
-    def drain(self) -> Facts:
-        """Give every free block to the driver."""
-        return {"freed_bytes": self._pool.drain()}
-
-    @verb
-    def pin(self, name: str, graph: str) -> Facts:
-        """Pin a block that is out for a graph."""
-        self._pool.pin_for_graph(graph, [self._block(name)])
-        return {"pinned_bytes": self._pool.figures.pinned_bytes}
-
-    @verb
-    def unpin(self, graph: str) -> Facts:
-        """Drop a graph's pins."""
-        self._pool.unpin_for_graph(graph)
-        return {"pinned_bytes": self._pool.figures.pinned_bytes}
-
-    @verb
-    def size_class(self, nbytes: int) -> Facts:
-        """Look up the class of a size; 0 where there is none."""
-        found = [0]
-        facts = self._told(lambda: found.append(self._pool.class_of(nbytes)))
-        return {"class_bytes": found[-1], **facts}
-
-    @verb
-    def state(self) -> Facts:
-        """Read what the pool keeps and lends."""
-        figures = self._pool.figures
-        return {
-            "retained_bytes": figures.retained_bytes,
-            "pinned_bytes": figures.pinned_bytes,
-            "live": figures.live,
-        }
-
-    def counters(self) -> Mapping[str, int]:
-        """Requests by how they were served."""
-        figures = self._pool.figures
-        return {"hits": figures.hits, "misses": figures.misses, "borrows": figures.borrows}
-
-    def outputs(self) -> Sequence[Output]:
-        """A pool has none."""
-        return ()
-
-    def buffers(self) -> Sequence[Pointer]:
-        """A pool has none."""
-        return ()
-
-    def close(self) -> None:
-        """Put everything back and drain."""
-        for name, block in self._blocks.items():
-            holder = self._leased.get(name)
-            self._pool.put(block, self._holders[holder] if holder else None)
-        self._blocks.clear()
-        self._pool.drain()
-
-    def _block(self, name: str) -> Block:
-        if name not in self._blocks:
-            raise InputError(
-                f"no block {name!r} is out",
-                expected=f"one of {', '.join(self._blocks) or 'none'}",
-            )
-        return self._blocks[name]
-
-    def _told(self, act: Callable[[], object]) -> dict[str, bool]:
-        """Do something that the pool may refuse; whether it did."""
-        try:
-            act()
-        except self._refusal:
-            return {"refused": True}
-        return {"refused": False}

@@ -1,4 +1,8 @@
-"""Paged attention: each row reads its keys and values page by page, with a running softmax."""
+"""Paged attention in two passes: page by page with a running softmax, then over the splits.
+
+A row's pages are shared out over a fixed number of splits, so that one long request does not wait
+for a single block of threads. What a split found is kept in scratch until the second pass.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,9 @@ import numpy as np
 from capturegate.backend import Access, Kernel, Param
 from capturegate_reference.kernels import IN, OUT, Floats, Ints, count, ints
 
+SPLITS = 2
+"""Into how many parts a row's pages are shared out; fixed, so that it never changes a shape."""
+
 
 @np.errstate(all="ignore")
 def _paged_attention(
@@ -18,12 +25,14 @@ def _paged_attention(
     tables: Ints,
     requests: Ints,
     lengths: Ints,
-    out: Floats,
+    partials: Floats,
+    stats: Floats,
     heads: int,
     kv_heads: int,
     head_dim: int,
     page_tokens: int,
     columns: int,
+    splits: int,
     scale: float,
     *_: Any,
 ) -> None:
@@ -32,22 +41,30 @@ def _paged_attention(
     pages = tables.reshape(-1, columns)[requests]
     paged_keys = keys.reshape(-1, page_tokens, kv_heads, head_dim)
     paged_values = values.reshape(-1, page_tokens, kv_heads, head_dim)
-    best = np.full((rows, kv_heads, group, 1), -np.inf, np.float32)
-    total = np.zeros_like(best)
-    mixed = np.zeros_like(queries)
-    # Pages that no row has reached yet would only add zeros.
-    for page in range(-(-int(lengths.max()) // page_tokens)):
-        k = paged_keys[pages[:, page]].transpose(0, 2, 3, 1)
-        v = paged_values[pages[:, page]].transpose(0, 2, 1, 3)
-        known = np.arange(page_tokens) + page * page_tokens < lengths[:, None]
-        scores = np.where(known[:, None, None, :], queries @ k, np.float32(-np.inf))
-        higher = np.maximum(best, scores.max(axis=-1, keepdims=True))
-        weights = np.exp(scores - higher)
-        fade = np.exp(best - higher)
-        total = total * fade + weights.sum(axis=-1, keepdims=True)
-        mixed = mixed * fade + weights @ v
-        best = higher
-    out.reshape(rows, kv_heads, group, head_dim)[...] = mixed / total
+    reached = -(-int(lengths.max()) // page_tokens)
+    share = -(-columns // splits)
+    shape = (rows, kv_heads, group)
+    for split in range(splits):
+        best = np.full((*shape, 1), -np.inf, np.float32)
+        total = np.zeros_like(best)
+        mixed = np.zeros_like(queries)
+        # Pages that no row has reached yet would only add zeros.
+        for page in range(split * share, min(reached, (split + 1) * share)):
+            k = paged_keys[pages[:, page]].transpose(0, 2, 3, 1)
+            v = paged_values[pages[:, page]].transpose(0, 2, 1, 3)
+            known = np.arange(page_tokens) + page * page_tokens < lengths[:, None]
+            scores = np.where(known[:, None, None, :], queries @ k, np.float32(-np.inf))
+            higher = np.maximum(best, scores.max(axis=-1, keepdims=True))
+            # A row that has no key in this split yet: nothing to weigh, and no -inf - -inf.
+            base = np.where(np.isneginf(higher), np.float32(0), higher)
+            weights = np.exp(scores - base)
+            fade = np.exp(best - base)
+            total = total * fade + weights.sum(axis=-1, keepdims=True)
+            mixed = mixed * fade + weights @ v
+            best = higher
+        partials[:, split] = mixed.reshape(rows, heads, head_dim)
+        stats[:, split, :, 0] = best.reshape(rows, heads)
+        stats[:, split, :, 1] = total.reshape(rows, heads)
 
 
 PAGED_ATTENTION = Kernel(
@@ -59,40 +76,91 @@ PAGED_ATTENTION = Kernel(
         ints("tables"),
         ints("requests"),
         ints("lengths"),
-        Param("out", OUT),
+        Param("partials", OUT),
+        Param("stats", OUT),
         count("heads"),
         count("kv_heads"),
         count("head_dim"),
         count("page_tokens"),
         count("columns"),
+        count("splits"),
         Param("scale", Access.SCALAR),
         count("threads"),
     ),
     body=_paged_attention,
     cuda="""
 extern "C" __global__ void paged_attention(const float* q, const float* keys,
-    const float* values, const int* tables, const int* requests, const int* lengths, float* out,
-    int heads, int kv_heads, int head_dim, int page_tokens, int columns, float scale,
-    int threads) {
+    const float* values, const int* tables, const int* requests, const int* lengths,
+    float* partials, float* stats, int heads, int kv_heads, int head_dim, int page_tokens,
+    int columns, int splits, float scale, int threads) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= threads) return;
-  int lane = i % head_dim, head = i / head_dim % heads, row = i / head_dim / heads;
+  int lane = i % head_dim, head = i / head_dim % heads;
+  int split = i / head_dim / heads % splits, row = i / head_dim / heads / splits;
   int kv_head = head / (heads / kv_heads);
+  int share = (columns + splits - 1) / splits * page_tokens;
+  int last = lengths[row] < (split + 1) * share ? lengths[row] : (split + 1) * share;
   const float* query = q + (row * heads + head) * head_dim;
   const int* table = tables + requests[row] * columns;
-  float best = 0.0f, total = 0.0f, mixed = 0.0f;
-  for (int token = 0; token < lengths[row]; ++token) {
+  float best = -INFINITY, total = 0.0f, mixed = 0.0f;
+  for (int token = split * share; token < last; ++token) {
     int slot = table[token / page_tokens] * page_tokens + token % page_tokens;
     const float* key = keys + (slot * kv_heads + kv_head) * head_dim;
     float score = 0.0f;
     for (int d = 0; d < head_dim; ++d) score += query[d] * key[d];
     score *= scale;
-    float higher = token == 0 || score > best ? score : best;
-    float fade = token == 0 ? 0.0f : expf(best - higher);
-    float weight = expf(score - higher);
+    float higher = score > best ? score : best;
+    float fade = expf(best - higher), weight = expf(score - higher);
     total = total * fade + weight;
     mixed = mixed * fade + weight * values[(slot * kv_heads + kv_head) * head_dim + lane];
     best = higher;
+  }
+  partials[i] = mixed;
+  if (lane == 0) {
+    stats[i / head_dim * 2] = best;
+    stats[i / head_dim * 2 + 1] = total;
+  }
+}
+""",
+)
+
+
+@np.errstate(all="ignore")
+def _attention_combine(partials: Floats, stats: Floats, out: Floats, *_: Any) -> None:
+    best, total = stats[..., 0], stats[..., 1]
+    share = np.exp(best - best.max(axis=1, keepdims=True))
+    weighed = (partials * share[..., None]).sum(axis=1)
+    out.reshape(weighed.shape)[...] = weighed / (total * share).sum(axis=1)[..., None]
+
+
+ATTENTION_COMBINE = Kernel(
+    name="attention_combine",
+    params=(
+        Param("partials", IN),
+        Param("stats", IN),
+        Param("out", OUT),
+        count("heads"),
+        count("head_dim"),
+        count("splits"),
+        count("threads"),
+    ),
+    body=_attention_combine,
+    cuda="""
+extern "C" __global__ void attention_combine(const float* partials, const float* stats,
+    float* out, int heads, int head_dim, int splits, int threads) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= threads) return;
+  int lane = i % head_dim, head = i / head_dim % heads, row = i / head_dim / heads;
+  float best = -INFINITY, total = 0.0f, mixed = 0.0f;
+  for (int split = 0; split < splits; ++split) {
+    float found = stats[((row * splits + split) * heads + head) * 2];
+    best = found > best ? found : best;
+  }
+  for (int split = 0; split < splits; ++split) {
+    int at = (row * splits + split) * heads + head;
+    float share = expf(stats[at * 2] - best);
+    total += stats[at * 2 + 1] * share;
+    mixed += partials[at * head_dim + lane] * share;
   }
   out[i] = mixed / total;
 }

@@ -125,9 +125,9 @@ class DecodeDriver:
                 self._backend.stream_synchronize(self._stream)
             self._capture(slot)
         if slot.graph is None:
-            return StepResult(state=State.INERT, logits=self._view(slot, batch))
+            return self._view(State.INERT, slot, batch)
         self._launch(slot, slot.graph)
-        return StepResult(state=state, logits=self._view(slot, batch))
+        return self._view(state, slot, batch)
 
     def close(self) -> None:
         """Drop every graph, then everything that the graphs wrote to."""
@@ -169,16 +169,16 @@ class DecodeDriver:
         shape = StepShape(requests=padded, rows=padded * key.tokens, columns=batch.columns)
         ring = self._rings.get(key)
         if ring is None:
-            slots = [self._new_slot(shape, dbuf) for _ in range(2 if dbuf else 1)]
+            slots = [self._new_slot(shape, dbuf, batch.taps) for _ in range(2 if dbuf else 1)]
             ring = self._rings[key] = Ring(slots)
         slot = ring.next()
-        if slot.shape != shape:
+        if slot.shape != shape or tuple(slot.taps) != batch.taps:
             self._backend.stream_synchronize(self._stream)
             self._drop(slot)
-            slot = ring.slots[ring.turn] = self._new_slot(shape, dbuf)
+            slot = ring.slots[ring.turn] = self._new_slot(shape, dbuf, batch.taps)
         return slot
 
-    def _new_slot(self, shape: StepShape, dbuf: bool) -> Slot:
+    def _new_slot(self, shape: StepShape, dbuf: bool, taps: tuple[int, ...]) -> Slot:
         sizes = self._model.sizes
         blocks: list[Block] = []
 
@@ -196,6 +196,10 @@ class DecodeDriver:
             logits=kept(sizes.vocab).pointer.array((shape.rows, sizes.vocab)),
             host=HostVectors(self._backend, shape.nbytes),
             inputs=take_inputs(staged, shape, sizes.half) if dbuf else None,
+            taps={
+                layer: kept(sizes.hidden).pointer.array((shape.rows, sizes.hidden))
+                for layer in taps
+            },
             blocks=tuple(blocks),
         )
 
@@ -209,17 +213,20 @@ class DecodeDriver:
                 host.close()
             host = self._eager_host = HostVectors(self._backend, shape.nbytes)
         host.refresh(pack(batch, shape, sizes.page_tokens))
-        owned = self._persistent.get(4 * shape.rows * sizes.vocab)
-        logits = owned.pointer.array((shape.rows, sizes.vocab))
+        handed = self._owned(shape.rows, sizes.vocab)
+        logits = handed.pointer.array((shape.rows, sizes.vocab))
+        tapped = {layer: self._owned(shape.rows, sizes.hidden) for layer in batch.taps}
+        taps = {
+            layer: rows.pointer.array((shape.rows, sizes.hidden)) for layer, rows in tapped.items()
+        }
         with Scratch(self._backend, self._pool) as scratch:
             inputs = take_inputs(scratch.array, shape, sizes.half)
             hidden = scratch.array((shape.rows, sizes.hidden))
             self._model.upload(host, inputs, self._stream)
-            self._model.forward(inputs, hidden, logits, self._stream)
+            self._model.forward(inputs, hidden, logits, self._stream, taps=taps)
         host.mark_uploaded(self._stream)
         self.counts["eager_steps"] += 1
-        handed = Logits(pointer=owned.pointer, rows=shape.rows, rows_padded=shape.rows, owned=owned)
-        return StepResult(state=State.EAGER, logits=handed, reason=reason)
+        return StepResult(state=State.EAGER, logits=handed, taps=tapped, reason=reason)
 
     def _run_cold(self, slot: Slot, batch: Batch) -> StepResult:
         """Run a step eagerly, remember what it took, hand out logits that nobody overwrites."""
@@ -228,11 +235,19 @@ class DecodeDriver:
         slot.demand = self._pool.step_demand_profile()
         slot.warm = True
         self.counts["cold_steps"] += 1
-        nbytes = 4 * batch.rows * self._model.sizes.vocab
-        owned = self._persistent.get(nbytes)
-        self._backend.memcpy_async(owned.pointer, slot.logits.pointer, nbytes, self._stream)
-        handed = Logits(pointer=owned.pointer, rows=batch.rows, rows_padded=batch.rows, owned=owned)
-        return StepResult(state=State.COLD, logits=handed)
+        logits = self._copied(slot.logits, batch.rows)
+        taps = {layer: self._copied(kept, batch.rows) for layer, kept in slot.taps.items()}
+        return StepResult(state=State.COLD, logits=logits, taps=taps)
+
+    def _owned(self, rows: int, width: int) -> Logits:
+        owned = self._persistent.get(4 * rows * width)
+        return Logits(pointer=owned.pointer, rows=rows, rows_padded=rows, owned=owned)
+
+    def _copied(self, kept: Array, rows: int) -> Logits:
+        handed = self._owned(rows, kept.shape[1])
+        nbytes = 4 * rows * kept.shape[1]
+        self._backend.memcpy_async(handed.pointer, kept.pointer, nbytes, self._stream)
+        return handed
 
     def _stage(self, slot: Slot, inputs: StepInputs) -> None:
         """Bring a step's inputs into a slot's persistent ones, outside its graph."""
@@ -245,7 +260,7 @@ class DecodeDriver:
             if inputs is None:
                 inputs = take_inputs(scratch.array, slot.shape, self._model.sizes.half)
                 self._model.upload(slot.host, inputs, self._stream)
-            self._model.forward(inputs, slot.hidden, slot.logits, self._stream)
+            self._model.forward(inputs, slot.hidden, slot.logits, self._stream, taps=slot.taps)
 
     def _capture(self, slot: Slot) -> None:
         """Give a slot its graph; it stays without one when the backend ran it eagerly."""
@@ -267,9 +282,9 @@ class DecodeDriver:
     def _record(self, slot: Slot) -> CapturedGraph | None:
         backend, stream = self._backend, self._stream
         backend.stream_begin_capture(stream, self._config.capture_mode)
-        self.counts["begins"] += 1
-        inert = backend.stream_is_capturing(stream) is CaptureStatus.NONE
         try:
+            self.counts["begins"] += 1
+            inert = backend.stream_is_capturing(stream) is CaptureStatus.NONE
             self._forward(slot, slot.inputs)
         except BaseException:
             self._abandon()
@@ -300,8 +315,14 @@ class DecodeDriver:
         slot.replays += 1
         self.counts["replays"] += 1
 
-    def _view(self, slot: Slot, batch: Batch) -> Logits:
-        return Logits(pointer=slot.logits.pointer, rows=batch.rows, rows_padded=slot.shape.rows)
+    def _view(self, state: State, slot: Slot, batch: Batch) -> StepResult:
+        """A step's result whose rows are those that its slot keeps."""
+
+        def view(kept: Array) -> Logits:
+            return Logits(pointer=kept.pointer, rows=batch.rows, rows_padded=slot.shape.rows)
+
+        taps = {layer: view(kept) for layer, kept in slot.taps.items()}
+        return StepResult(state=state, logits=view(slot.logits), taps=taps)
 
     def _reset(self, slot: Slot) -> None:
         """Take a slot back to where it was before its cold step."""

@@ -38,10 +38,15 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoded:
-    """A step's result, the tokens that each request gained, and how many rows ran for them."""
+    """A step's result and the tokens that each request gained.
+
+    `columns` is how wide the block tables were, `pages` how many of them the longest request used.
+    """
 
     result: StepResult
     tokens: tuple[tuple[int, ...], ...]
+    columns: int
+    pages: int
 
 
 class Engine:
@@ -51,7 +56,7 @@ class Engine:
         pool: transient scratch; what a capture takes.
         driver: the decode driver.
         model: the forward pass.
-        logits: of the last step; None before the first.
+        last: what the last step came to; None before the first, and where a step failed.
     """
 
     def __init__(
@@ -62,8 +67,19 @@ class Engine:
         *,
         requests_max: int,
         prompt_tokens: int,
+        tables_follow_requests: bool = False,
+        retiled: str = "",
         seed: int = 0,
     ) -> None:
+        """Build it.
+
+        `tables_follow_requests` is a known mistake that a configuration can make: block tables as
+        wide as the longest request needs, instead of as wide as the context. So is `retiled`, see
+        `Model`.
+
+        Raises:
+            EngineError: a prompt does not fit a context.
+        """
         if not 1 < prompt_tokens < sizes.context_tokens:
             raise EngineError(
                 f"a prompt of {prompt_tokens} tokens does not fit a context of "
@@ -72,6 +88,7 @@ class Engine:
         self._backend = backend
         self._sizes = sizes
         self._prompt_tokens = prompt_tokens
+        self._tables_follow_requests = tables_follow_requests
         self._seed = seed
         self._stream = backend.stream_create(StreamKind.NON_BLOCKING)
         self.pool = DevicePool(backend, "main")
@@ -87,6 +104,7 @@ class Engine:
             persistent=self._persistent,
             pages=pages,
             seed=seed,
+            retiled=retiled,
         )
         self.driver = DecodeDriver(
             backend,
@@ -100,7 +118,12 @@ class Engine:
         self._sampler = Sampler(backend, self._persistent, sizes.vocab)
         self._prompt_host = HostVectors(backend, self._prompt_shape.nbytes)
         self._requests: list[Request] = []
-        self.logits: Logits | None = None
+        self.last: StepResult | None = None
+
+    @property
+    def logits(self) -> Logits | None:
+        """Of the last step."""
+        return self.last.logits if self.last is not None else None
 
     @property
     def figures(self) -> Mapping[str, int]:
@@ -113,10 +136,11 @@ class Engine:
             "pool.borrows": pool.borrows,
         }
 
-    def step(self, token_counts: Sequence[int]) -> Decoded:
+    def step(self, token_counts: Sequence[int], taps: tuple[int, ...] = ()) -> Decoded:
         """Decode the first requests, one for each entry, with that many tokens each.
 
-        Tokens after the first are guesses; a request gains them as far as they prove right.
+        Tokens after the first are guesses; a request gains them as far as they prove right. The
+        outputs of the layers in `taps` are handed out too.
 
         Raises:
             EngineError: a request outgrows its context, or there is no room for another one.
@@ -128,22 +152,26 @@ class Engine:
             self._entry(request, count)
             for request, count in zip(requests, token_counts, strict=True)
         )
+        longest = max(entry.position + len(entry.tokens) for entry in entries)
+        pages = -(-longest // self._sizes.page_tokens)
         batch = Batch(
-            entries=entries, columns=self._sizes.columns, spec=any(n > 1 for n in token_counts)
+            entries=entries,
+            columns=pages if self._tables_follow_requests else self._sizes.columns,
+            spec=any(n > 1 for n in token_counts),
+            taps=taps,
         )
-        self._release_logits()
-        result = self.driver.step(batch)
-        self.logits = result.logits
+        self._release()
+        result = self.last = self.driver.step(batch)
         answers = self._sampler.sample(result.logits, self._stream)
         gained = []
         for request, entry in zip(requests, entries, strict=True):
             mine, answers = answers[: len(entry.tokens)], answers[len(entry.tokens) :]
             gained.append(_advance(request, entry, mine))
-        return Decoded(result=result, tokens=tuple(gained))
+        return Decoded(result=result, tokens=tuple(gained), columns=batch.columns, pages=pages)
 
     def close(self) -> None:
         """Let go of graphs, blocks and streams, in this order."""
-        self._release_logits()
+        self._release()
         self.driver.close()
         self._prompt_host.close()
         self._sampler.close()
@@ -193,10 +221,10 @@ class Engine:
             Request(pages=pages, position=self._prompt_tokens - 1, token=prompt[-1])
         )
 
-    def _release_logits(self) -> None:
-        if self.logits is not None and self.logits.owned is not None:
-            self._persistent.put(self.logits.owned)
-        self.logits = None
+    def _release(self) -> None:
+        for block in self.last.owned if self.last is not None else ():
+            self._persistent.put(block)
+        self.last = None
 
 
 def _advance(request: Request, entry: Entry, answers: Sequence[int]) -> tuple[int, ...]:

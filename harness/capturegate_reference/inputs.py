@@ -27,11 +27,18 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """One step's requests; `spec` says that tokens after the first are guesses."""
+    """One step's requests.
+
+    Attributes:
+        columns: how wide the block tables are.
+        spec: whether tokens after the first are guesses.
+        taps: layers whose output somebody wants to see.
+    """
 
     entries: tuple[Entry, ...]
     columns: int
     spec: bool = False
+    taps: tuple[int, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -109,7 +116,7 @@ def pack(batch: Batch, shape: StepShape, page_tokens: int) -> bytes:
         own = slice(row, row + len(entry.tokens))
         standing = np.arange(entry.position, entry.position + len(entry.tokens))
         pages = np.array(entry.pages, np.int32)
-        tables[line, : len(pages)] = pages
+        tables[line, : len(pages)] = pages[: shape.columns]
         tokens[own] = entry.tokens
         positions[own] = standing
         slots[own] = pages[standing // page_tokens] * page_tokens + standing % page_tokens

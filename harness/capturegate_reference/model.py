@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 
-from capturegate.backend import Argument, Array, Backend, Kernel, Stream
-from capturegate_reference.attention import PAGED_ATTENTION
+from capturegate.backend import Argument, Array, Backend, CaptureStatus, Kernel, Stream
+from capturegate_reference.attention import ATTENTION_COMBINE, PAGED_ATTENTION, SPLITS
 from capturegate_reference.experts import EXPERT_COMBINE, EXPERT_LINEAR, TOP_K
 from capturegate_reference.inputs import HostVectors, StepInputs
 from capturegate_reference.kernels import (
@@ -20,17 +21,31 @@ from capturegate_reference.kernels import (
 )
 from capturegate_reference.pool import DevicePool
 from capturegate_reference.scratch import Scratch
+from capturegate_reference.shape_caches import AlignTables, ReductionBuffer, ShapeKeyedScratch
 from capturegate_reference.sizes import MOE, ModelSizes
 from capturegate_reference.weights import LayerWeights, load_weights
 
 EPS = 1e-6
+RETILED_ROWS = 16
+
+Between = Callable[[Callable[[], None]], None]
+"""Runs a part of the pass that a caller may want to keep out of its graphs."""
+
+
+def run_now(part: Callable[[], None]) -> None:
+    """Run a part of the pass where it stands."""
+    part()
 
 
 class Model:
     """The forward pass. Weights and KV pages live in `persistent`, scratch comes from `pool`.
 
     Every part of the pass takes its scratch when it begins and gives it back when it ends, so a
-    step's peak per size class is that of its deepest part, however many layers there are.
+    step's peak per size class is that of its deepest part, however many layers there are. What is
+    kept by shape instead comes from `shape_caches`.
+
+    `retiled` is a known mistake that a configuration can make: the cache of this name (attention,
+    align, reduction) is asked for rounded-up rows, but only while the stream captures.
     """
 
     def __init__(
@@ -42,8 +57,14 @@ class Model:
         persistent: DevicePool,
         pages: int,
         seed: int,
+        retiled: str = "",
     ) -> None:
         self.sizes = sizes
+        self._retiled = retiled
+        self._partials = ShapeKeyedScratch(backend, "attention-scratch")
+        self._stats = ShapeKeyedScratch(backend, "attention-stats")
+        self._align = AlignTables(backend)
+        self._reduction = ReductionBuffer(backend)
         self._backend = backend
         self._pool = pool
         self._persistent = persistent
@@ -60,6 +81,10 @@ class Model:
     def upload(self, host: HostVectors, inputs: StepInputs, stream: Stream) -> None:
         """Bring a step's inputs to the device and derive what follows from them there."""
         host.upload(inputs, stream)
+        self.derive(inputs, stream)
+
+    def derive(self, inputs: StepInputs, stream: Stream) -> None:
+        """Compute on the device what follows from a step's inputs."""
         weights = self._weights
         self._run(
             ROPE_TABLE,
@@ -70,9 +95,20 @@ class Model:
         )
 
     def forward(
-        self, inputs: StepInputs, hidden: Array, logits: Array | None, stream: Stream
+        self,
+        inputs: StepInputs,
+        hidden: Array,
+        logits: Array | None,
+        stream: Stream,
+        *,
+        taps: Mapping[int, Array] | None = None,
+        between: Between = run_now,
     ) -> None:
-        """Run all rows through the layers; without `logits` only the KV pages are filled."""
+        """Run all rows through the layers; without `logits` only the KV pages are filled.
+
+        `taps` gets a copy of the residual stream after each layer that it names. Attention runs
+        through `between`.
+        """
         weights, sizes = self._weights, self.sizes
         self._run(
             EMBED,
@@ -82,25 +118,39 @@ class Model:
             stream,
         )
         for number, layer in enumerate(weights.layers):
-            self._attend(number, layer, inputs, hidden, stream)
+            self._attend(number, layer, inputs, hidden, stream, between)
             if sizes.kind == MOE:
                 self._mix_experts(layer, hidden, stream)
             else:
                 self._mlp(layer, hidden, stream)
+            if taps and number in taps:
+                tap = taps[number].pointer
+                self._backend.memcpy_async(tap, hidden.pointer, hidden.nbytes, stream)
         if logits is None:
             return
         with Scratch(self._backend, self._pool) as scratch:
             normed = scratch.array(hidden.shape)
             self._norm(hidden, weights.final_norm, normed, stream)
-            self._linear(normed, weights.head, logits, stream)
+            rows = self._rows_of("reduction", logits.shape[0], stream)
+            summed = self._reduction.room(4 * rows * sizes.vocab, stream)
+            self._linear(normed, weights.head, summed.array(logits.shape), stream)
+        self._backend.memcpy_async(logits.pointer, summed, logits.nbytes, stream)
 
     def close(self) -> None:
-        """Give weights and pages back."""
+        """Give weights, pages and what is kept by shape back."""
+        for cache in (self._partials, self._stats, self._align, self._reduction):
+            cache.close()
         for block in (*self._kv_blocks, self._weights.block):
             self._persistent.put(block)
 
     def _attend(
-        self, number: int, layer: LayerWeights, inputs: StepInputs, hidden: Array, stream: Stream
+        self,
+        number: int,
+        layer: LayerWeights,
+        inputs: StepInputs,
+        hidden: Array,
+        stream: Stream,
+        between: Between,
     ) -> None:
         sizes = self.sizes
         wide = hidden.shape
@@ -127,23 +177,51 @@ class Model:
                 stream,
             )
             attended = scratch.array(wide)
-            self._run(
-                PAGED_ATTENTION,
-                (q_turned, keys, values, inputs.tables, inputs.requests, inputs.lengths, attended),
-                (
-                    sizes.heads,
-                    sizes.kv_heads,
-                    sizes.head_dim,
-                    sizes.page_tokens,
-                    inputs.tables.shape[1],
-                    1 / math.sqrt(sizes.head_dim),
-                ),
-                math.prod(wide),
-                stream,
-            )
+            between(lambda: self._attention(q_turned, keys, values, inputs, attended, stream))
             projected = scratch.array(wide)
             self._linear(attended, layer.o, projected, stream)
             self._run(ADD, (hidden, projected), (), math.prod(wide), stream)
+
+    def _attention(
+        self,
+        q: Array,
+        keys: Array,
+        values: Array,
+        inputs: StepInputs,
+        attended: Array,
+        stream: Stream,
+    ) -> None:
+        sizes = self.sizes
+        rows, columns = q.shape[0], inputs.tables.shape[1]
+        key_rows = self._rows_of("attention", rows, stream)
+        key = (key_rows, sizes.heads, sizes.kv_heads, sizes.head_dim, columns, sizes.page_tokens)
+        found = 4 * key_rows * SPLITS * sizes.heads
+        partials = self._partials.buffer(key, found * sizes.head_dim, stream)
+        stats = self._stats.buffer(key, found * 2, stream)
+        shape = (rows, SPLITS, sizes.heads)
+        arrays = partials.array((*shape, sizes.head_dim)), stats.array((*shape, 2))
+        self._run(
+            PAGED_ATTENTION,
+            (q, keys, values, inputs.tables, inputs.requests, inputs.lengths, *arrays),
+            (
+                sizes.heads,
+                sizes.kv_heads,
+                sizes.head_dim,
+                sizes.page_tokens,
+                columns,
+                SPLITS,
+                1 / math.sqrt(sizes.head_dim),
+            ),
+            SPLITS * math.prod(q.shape),
+            stream,
+        )
+        self._run(
+            ATTENTION_COMBINE,
+            (*arrays, attended),
+            (sizes.heads, sizes.head_dim, SPLITS),
+            math.prod(q.shape),
+            stream,
+        )
 
     def _mlp(self, layer: LayerWeights, hidden: Array, stream: Stream) -> None:
         wide = hidden.shape
@@ -157,7 +235,7 @@ class Model:
             active = scratch.array(inner)
             self._run(SILU_MUL, (gate, up, active), (), math.prod(inner), stream)
             down = scratch.array(wide)
-            self._linear(active, layer.down, down, stream)
+            self._aligned(active, layer.down, down, stream)
             self._run(ADD, (hidden, down), (), math.prod(wide), stream)
 
     def _mix_experts(self, layer: LayerWeights, hidden: Array, stream: Stream) -> None:
@@ -188,12 +266,37 @@ class Model:
             )
             self._run(ADD, (hidden, mixed), (), math.prod(wide), stream)
 
+    def _rows_of(self, cache: str, rows: int, stream: Stream) -> int:
+        """The number of rows that a cache is asked for."""
+        if cache != self._retiled:
+            return rows
+        if self._backend.stream_is_capturing(stream) is CaptureStatus.NONE:
+            return rows
+        return -(-rows // RETILED_ROWS) * RETILED_ROWS
+
     def _norm(self, x: Array, weight: Array, out: Array, stream: Stream) -> None:
         width = weight.shape[0]
         self._run(RMS_NORM, (x, weight, out), (width, EPS), math.prod(x.shape) // width, stream)
 
     def _linear(self, x: Array, weight: Array, out: Array, stream: Stream) -> None:
         self._run(LINEAR, (x, weight, out), weight.shape, math.prod(out.shape), stream)
+
+    def _aligned(self, x: Array, weight: Array, out: Array, stream: Stream) -> None:
+        """A plain product in the kernel of a routed one: every row goes to the one matrix."""
+        rows, (inner, outer) = x.shape[0], weight.shape
+        table = self._align.table(self._rows_of("align", rows, stream), stream)
+        self._run(
+            EXPERT_LINEAR,
+            (
+                x,
+                table.pointer.array((rows, 1), "int32"),
+                weight.pointer.array((1, inner, outer)),
+                out.pointer.array((rows, 1, outer)),
+            ),
+            (1, inner, outer),
+            rows * outer,
+            stream,
+        )
 
     def _rope(self, x: Array, inputs: StepInputs, out: Array, heads: int, stream: Stream) -> None:
         half = self.sizes.half

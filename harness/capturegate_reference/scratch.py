@@ -7,15 +7,29 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
+from typing import Protocol
 
 from capturegate.backend import ITEM_BYTES, Array, Backend, CudaError
-from capturegate_reference.pool import Block, DevicePool
+from capturegate_reference.pool import Block
 
 _scoped = threading.local()
 
 
+class Source(Protocol):
+    """What scratch comes from: a pool, or an arena on top of one."""
+
+    def require_backend(self, backend: Backend) -> None:
+        """Refuse a caller that works on another backend."""
+
+    def get(self, nbytes: int) -> Block:
+        """Take a block of at least `nbytes` bytes."""
+
+    def put(self, block: Block) -> None:
+        """Give a block back."""
+
+
 @contextmanager
-def scope(pool: DevicePool) -> Iterator[None]:
+def scope(pool: Source) -> Iterator[None]:
     """Let this thread's scratch come from another pool meanwhile.
 
     A block still goes back to the pool that it came from, also after the scope has ended.
@@ -28,13 +42,13 @@ def scope(pool: DevicePool) -> Iterator[None]:
         _scoped.pool = outer
 
 
-def active_pool(backend: Backend, default: DevicePool) -> DevicePool:
+def active_pool(backend: Backend, default: Source) -> Source:
     """The pool that this thread's scratch comes from.
 
     Raises:
         PoolError: that pool belongs to another backend.
     """
-    pool: DevicePool = getattr(_scoped, "pool", None) or default
+    pool: Source = getattr(_scoped, "pool", None) or default
     pool.require_backend(backend)
     return pool
 
@@ -42,7 +56,7 @@ def active_pool(backend: Backend, default: DevicePool) -> DevicePool:
 class Scratch:
     """Arrays that live until the `with` block ends."""
 
-    def __init__(self, backend: Backend, default: DevicePool) -> None:
+    def __init__(self, backend: Backend, default: Source) -> None:
         self._pool = active_pool(backend, default)
         self._blocks: list[Block] = []
 
@@ -65,7 +79,7 @@ class Scratch:
         while self._blocks:
             block = self._blocks.pop()
             try:
-                block.owner.put(block)
+                self._pool.put(block)
             except CudaError as late:
                 refused = refused or late
         # What went wrong first is what the caller has to see.

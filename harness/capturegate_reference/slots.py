@@ -16,8 +16,8 @@ class State(enum.StrEnum):
     """How a decode step ran.
 
     A slot goes COLD -> CAPTURE -> REPLAY and stays there. It falls back to COLD when the block
-    tables get another number of columns, when its capture failed and when it was INERT. EAGER
-    steps have no slot.
+    tables get another number of columns, when other layers are tapped, when its capture failed
+    and when it was INERT. EAGER steps have no slot.
     """
 
     COLD = "cold"
@@ -56,6 +56,7 @@ class Slot:
         logits: the retained logits, one row a token.
         host: the vectors that are uploaded, pinned and rewritten in place.
         inputs: persistent inputs of a ring's slot, None where the graph makes its own.
+        taps: kept copies of the outputs of tapped layers.
         blocks: the blocks behind all of these.
         warm: whether the cold step ran.
     """
@@ -65,6 +66,7 @@ class Slot:
     logits: Array
     host: HostVectors
     inputs: StepInputs | None
+    taps: Mapping[int, Array]
     blocks: tuple[Block, ...]
     warm: bool = False
     demand: Mapping[int, int] = field(default_factory=dict)
@@ -87,9 +89,9 @@ class Ring:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logits:
-    """A step's logits: `rows` real ones, then padding up to `rows_padded`.
+    """A step's logits, or a tapped layer's output: `rows` real ones, padded to `rows_padded`.
 
-    `owned` is the block of logits that belong to the caller, who has to put it back; the others
+    `owned` is the block of rows that belong to the caller, who has to put it back; the others
     are a view of what the next step of the same slot overwrites.
     """
 
@@ -105,4 +107,11 @@ class StepResult:
 
     state: State
     logits: Logits
+    taps: Mapping[int, Logits] = field(default_factory=dict)
     reason: str = ""
+
+    @property
+    def owned(self) -> list[Block]:
+        """The blocks that the caller has to put back."""
+        handed = (self.logits, *self.taps.values())
+        return [rows.owned for rows in handed if rows.owned is not None]

@@ -38,7 +38,9 @@ class Outcome:
     """What the children of one mutant came to.
 
     `results` has every case, or `proof` says what kept them from it and `reason` how. `modules`
-    and `carried` are what the children had loaded in the end, and before anything was served.
+    and `carried` are what the children had loaded in the end, and before anything was served;
+    `hits` what the probes told of cases that ran in a child of their own. `ran` counts the cases
+    that ran, which are fewer than the results where the others could not differ.
     """
 
     results: dict[CaseKey, CaseResult] = field(default_factory=dict)
@@ -46,6 +48,8 @@ class Outcome:
     reason: str = ""
     modules: frozenset[str] = frozenset()
     carried: frozenset[str] = frozenset()
+    hits: dict[CaseKey, frozenset[str]] = field(default_factory=dict)
+    ran: int = 0
     duration_s: float = 0.0
 
 
@@ -56,8 +60,12 @@ def tasks_of(
     bare: bool,
     tell_modules: bool = False,
     parts: int = 1,
+    probed: str = "",
 ) -> list[Task]:
-    """The tasks for each environment among the mutant's cases, in so many parts."""
+    """The tasks for each environment among the mutant's cases, in so many parts.
+
+    `probed` is a file of modules with probes, to be served beside the mutant's own sources.
+    """
     groups: dict[tuple[tuple[str, str], ...], list[Case]] = defaultdict(list)
     for case in mutant.cases:
         groups[tuple(sorted(case.lane.env.items()))].append(case)
@@ -70,6 +78,7 @@ def tasks_of(
                 "cases": [case_request(case, settings.seed) for case in part],
                 "calls_max": settings.calls_max,
                 "tell_modules": tell_modules,
+                "probed": probed,
             },
             env=dict(env),
             absent=mutant.modules,
@@ -109,6 +118,8 @@ def collect(answers: Sequence[Answer], cases: Sequence[Case]) -> Outcome:
         outcome.modules |= frozenset(value.get("modules", ()))
         outcome.carried |= frozenset(value.get("carried", ()))
         for told in value["cases"]:
+            outcome.ran += 1
+            outcome.hits[told["case"]] = frozenset(value.get("hits", ()))
             if "result" in told:
                 result = CaseResult.from_json(told["result"])
                 results[told["case"]] = result

@@ -9,9 +9,16 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from capturegate_mutations.serve import NotServedError, Served, serve
+from capturegate_mutations.serve import (
+    NotServedError,
+    Served,
+    check_served,
+    serve,
+    serve_probed,
+)
 
 _TRACE_CHARS_MAX = 3000
 
@@ -20,12 +27,17 @@ def mutant(request: dict[str, Any]) -> dict[str, Any]:
     """The target `mutant`: results of all cases of one environment, under one mutation.
 
     The request holds `sources` to serve, `cases` to run, `predicates` (name, answer, lane),
-    `calls_max` and `tell_modules`. The answer has `cases`, or `import_error` or `not_served`;
-    `carried` tells what was loaded in the zygote, `modules` what is now.
+    `calls_max`, `tell_modules` and `probed`, a file of modules to serve with probes in them. The
+    answer has `cases`, or `import_error` or `not_served`; `carried` tells what was loaded in the
+    zygote, `modules` what is now, `hits` what the probes told.
     """
     carried = sorted(sys.modules) if request["tell_modules"] else []
+    probed: list[Served] = []
+    hits: set[str] = set()
     try:
         serve([Served(**source) for source in request["sources"]])
+        if request["probed"]:
+            probed, hits = serve_probed(Path(request["probed"]))
     except NotServedError as error:
         return {"not_served": str(error)}
     except BaseException as error:
@@ -34,7 +46,11 @@ def mutant(request: dict[str, Any]) -> dict[str, Any]:
 
     Recorder.calls_max = request["calls_max"]
     answers = [_run(case, request["predicates"]) for case in request["cases"]]
-    told: dict[str, Any] = {"cases": answers}
+    try:
+        check_served(probed)
+    except NotServedError as error:
+        return {"not_served": str(error)}
+    told: dict[str, Any] = {"cases": answers, "hits": sorted(hits)}
     if request["tell_modules"]:
         told["modules"] = sorted(sys.modules)
         told["carried"] = carried

@@ -38,6 +38,7 @@ INPUT_WRONG = 2
 @click.option("--learn", is_flag=True, help="Print the measured sets as YAML; write nothing.")
 @click.option("--results", type=_PATH, help="Append every verdict to this file as it comes.")
 @click.option("--resume", type=_PATH, help="Take verdicts from this file where nothing changed.")
+@click.option("--all-cases", is_flag=True, help="Run cases too that a mutation cannot reach.")
 @click.option("--quiet", is_flag=True, help="Print the closing line only.")
 @click.pass_context
 def mutate(
@@ -54,6 +55,7 @@ def mutate(
     learn: bool,
     results: Path | None,
     resume: Path | None,
+    all_cases: bool,
     quiet: bool,
 ) -> None:
     """Prove that every gate sees what it is there for: flip code, expect exact verdicts.
@@ -77,6 +79,7 @@ def mutate(
         results=results,
         resume=resume,
         draft=learn,
+        all_cases=all_cases,
     )
     try:
         if resume is not None and not resume.is_file():

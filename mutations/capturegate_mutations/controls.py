@@ -61,20 +61,20 @@ def raiser(module: str, cases: Sequence[Case]) -> Mutant:
     return Mutant(sources=(served(source, source.text + _RAISES),), cases=tuple(cases[:1]))
 
 
-def check_noop(outcome: Outcome, baseline: Mapping[CaseKey, CaseResult], kind: str) -> None:
+def check_noop(outcome: Outcome, baseline: Mapping[CaseKey, CaseResult]) -> None:
     """The no-op control changed nothing.
 
     Raises:
         ControlError: it did, or did not run.
     """
     if outcome.proof is not None:
-        raise ControlError(f"the no-op control ({kind}) did not run: {outcome.reason}")
+        raise ControlError(f"the no-op control did not run: {outcome.reason}")
     changes = changes_of(baseline, outcome.results)
     if changes:
         case, members = next(iter(changes.items()))
         name, member = next(iter(members.items()))
         raise ControlError(
-            f"the no-op control ({kind}) changed {case}: {name} is {member.verdict}; "
+            f"the no-op control changed {case}: {name} is {member.verdict}; "
             "serving a module's own source has to change nothing"
         )
 

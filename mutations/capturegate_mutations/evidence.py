@@ -28,8 +28,8 @@ class Row:
     """One mutation's evidence.
 
     `expected` and `observed` map cases to ids to verdicts; observed is what changed, less what a
-    listed member blocks. `checks_baseline` and `checks_mutant` are green and all gates and
-    checks together.
+    listed member blocks. Of `cases` only `cases_run` had to run: the mutant enters no other.
+    `checks_baseline` and `checks_mutant` are green and all gates and checks together.
     """
 
     mutation: str
@@ -45,6 +45,8 @@ class Row:
     extra: list[str] = field(default_factory=list)
     tolerated: list[str] = field(default_factory=list)
     figures: list[Figures] = field(default_factory=list)
+    cases_run: int = 0
+    cases: int = 0
     checks_baseline: Counts = (0, 0)
     checks_mutant: Counts = (0, 0)
     duration_s: float = 0.0

@@ -6,7 +6,6 @@ import difflib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from capturegate.scenario.model import Case
@@ -23,6 +22,7 @@ from capturegate_mutations.source import (
     read_source,
     same_bytecode,
 )
+from capturegate_mutations.touched import Key, touched
 
 _CONTEXT_LINES = 2
 
@@ -31,13 +31,15 @@ _CONTEXT_LINES = 2
 class Mutant:
     """What one child needs to be a mutant.
 
-    `sources` are served modules as the child's request has them; `hunk` is the flip to show.
+    `sources` are served modules as the child's request has them; `hunk` is the flip to show;
+    `touched` says what of the modules differs.
     """
 
     sources: tuple[Mapping[str, Any], ...] = ()
     predicates: tuple[Mapping[str, Any], ...] = ()
     cases: tuple[Case, ...]
     hunk: str = ""
+    touched: frozenset[Key] = frozenset()
 
     @property
     def modules(self) -> tuple[str, ...]:
@@ -52,6 +54,7 @@ def prepare(plan: Plan, cases: Sequence[Case]) -> Mutant:
         InvalidFlip: one cannot be applied, or changes nothing.
     """
     sources, hunks = [], []
+    keys: frozenset[Key] = frozenset()
     by_module: dict[str, list[CodeFlip]] = defaultdict(list)
     for flip in plan.code_flips:
         by_module[flip.module].append(flip)
@@ -60,6 +63,7 @@ def prepare(plan: Plan, cases: Sequence[Case]) -> Mutant:
         text = flip_source(source, flips)
         sources.append(served(source, text))
         hunks.append(diff(source, text))
+        keys |= touched(source, text)
     scenario_flips = [flip for flip in plan.flips if isinstance(flip, ScenarioFlip)]
     flipped = flip_cases(cases, scenario_flips)
     hunks += [told(flip) for flip in scenario_flips]
@@ -70,6 +74,7 @@ def prepare(plan: Plan, cases: Sequence[Case]) -> Mutant:
         predicates=tuple(_predicate(flip, flipped) for flip in answers),
         cases=tuple(flipped),
         hunk="\n".join(hunks),
+        touched=keys,
     )
 
 
@@ -96,7 +101,6 @@ def served(source: Source, text: str) -> dict[str, Any]:
         "module": source.module,
         "path": source.path,
         "text": text,
-        "is_package": Path(source.path).name == "__init__.py",
     }
 
 

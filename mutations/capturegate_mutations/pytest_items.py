@@ -26,16 +26,11 @@ from capturegate.scenario.model import Case
 from capturegate_mutations.batch import Settings
 from capturegate_mutations.controls import ControlError
 from capturegate_mutations.evidence import Row, bare_row
+from capturegate_mutations.ground import BaselineRefused, Ground
 from capturegate_mutations.plan import Plan
 from capturegate_mutations.reader import load_plan
 from capturegate_mutations.report.summary import differences, grouped
-from capturegate_mutations.runner import (
-    BaselineRefused,
-    Ground,
-    Runner,
-    TreeChanged,
-    prepare_all,
-)
+from capturegate_mutations.runner import Runner, TreeChanged, prepare_all
 from capturegate_mutations.session import cases_of, judge
 from capturegate_mutations.verdict import Proof
 
@@ -137,7 +132,7 @@ class PlanItem(pytest.Item):
 
     def _fill(self, row: Row) -> None:
         runner, ground = self._prepared()
-        for item, outcome in runner.mutants({self.plan.name}):
+        for item, outcome in runner.mutants({self.plan.name}, ground):
             judge(item, outcome, ground, row)
         runner.check_tree(ground)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
+import tempfile
 from collections.abc import Callable, Collection, Container, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,42 +13,25 @@ from capturegate.run.result import CaseResult
 from capturegate.scenario.model import Case
 from capturegate_mutations import controls
 from capturegate_mutations.batch import Outcome, Settings, budget, collect, tasks_of
+from capturegate_mutations.ground import (
+    Ground,
+    differing,
+    own_modules,
+    refuse_flaky,
+    refuse_red,
+)
 from capturegate_mutations.imports import import_graph, importers_of
 from capturegate_mutations.plan import CaseKey, Plan
 from capturegate_mutations.prepare import Mutant, prepare
-from capturegate_mutations.source import InvalidFlip, read_source
+from capturegate_mutations.probes import write_probed
+from capturegate_mutations.reach import Hits, flips_instrument, probes_of, reached
+from capturegate_mutations.source import InvalidFlip
 from capturegate_mutations.tree import tree_hash
-from capturegate_mutations.verdict import Proof, key_of, members_of
-
-INSTRUMENT = ("capturegate", "capturegate_backends")
-_ALWAYS_WARM = frozenset({"numpy", "yaml"})
-
-
-class BaselineRefused(CapturegateError):
-    """The baseline is no ground to compare on."""
-
-    def __init__(self, proof: Proof, reason: str) -> None:
-        self.proof = proof
-        self.reason = reason
-        super().__init__(reason)
+from capturegate_mutations.verdict import Proof
 
 
 class TreeChanged(CapturegateError):
     """Files changed while the run was under way."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Ground:
-    """What mutants are compared with, and how their children run.
-
-    `tree` is the hash of the files `watched`, `loaded` that of the modules that cases import.
-    """
-
-    baseline: dict[CaseKey, CaseResult]
-    settings: Settings
-    tree: str
-    watched: tuple[Path, ...]
-    loaded: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +45,7 @@ class Prepared:
     @property
     def bare(self) -> bool:
         """Whether the flip is on the instrument, so that nothing of it may be loaded."""
-        return any(module.split(".")[0] in INSTRUMENT for module in self.plan.modules)
+        return flips_instrument(self.plan)
 
 
 def prepare_all(plans: Sequence[Plan], cases: Sequence[Case]) -> list[Prepared]:
@@ -85,19 +67,22 @@ class _Job:
     bare: bool
     tell_modules: bool = False
     parts: int = 1
+    probed: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
 class Runner:
     """Runs mutants on a pool.
 
-    `say` hears what is being done, for a progress line.
+    `all_cases` runs cases too that a mutant cannot change. `say` hears what is being done, for a
+    progress line.
     """
 
     pool: Pool
     cases: Sequence[Case]
     prepared: list[Prepared]
     settings: Settings
+    all_cases: bool = False
     say: Callable[[str], None] = field(default=lambda _: None)
 
     def ground(self) -> Ground:
@@ -121,36 +106,43 @@ class Runner:
         self.settings.preload = self._preload(own)
         self.settings.calls_max = budget(first.results)
         self.say("baseline again, and controls")
-        self._controls(first.results, plain)
+        hits = self._controls(first.results, plain)
         return Ground(
             baseline=first.results,
-            settings=self.settings,
+            hits=hits,
             tree=tree,
             watched=watched,
             loaded=tree_hash(Path(path) for path in own.values()),
         )
 
-    def mutants(self, wanted: Container[str]) -> Iterator[tuple[Prepared, Outcome]]:
-        """The outcomes of the mutants of that name as they come, each in its own children."""
-        todo = [item for item in self.prepared if item.plan.name in wanted]
-        waiting: dict[int, Prepared] = {}
-        open_tasks: dict[int, int] = {}
-        answers: dict[int, list[Answer]] = {}
-        for number, item in enumerate(todo):
+    def mutants(
+        self, wanted: Container[str], ground: Ground
+    ) -> Iterator[tuple[Prepared, Outcome]]:
+        """The outcomes of the mutants of that name as they come, each in its own children.
+
+        An outcome has a result for every case: the baseline's where the mutant cannot differ.
+        """
+        running: dict[int, _Running] = {}
+        for item in self.prepared:
+            if item.plan.name not in wanted:
+                continue
             if item.mutant is None:
                 yield item, Outcome(proof=Proof.INVALID, reason=item.invalid)
                 continue
-            tasks = tasks_of(item.mutant, self.settings, bare=item.bare)
-            open_tasks[number], answers[number] = len(tasks), []
+            cases = item.mutant.cases
+            if not self.all_cases:
+                cases = reached(item.plan, item.mutant, ground.hits)
+            tasks = tasks_of(replace(item.mutant, cases=cases), self.settings, bare=item.bare)
+            run = _Running(item=item, cases=cases, open_tasks=len(tasks))
+            if not tasks:
+                yield item, run.outcome(ground)
             for task in tasks:
-                waiting[self.pool.submit(task)] = item
-        numbers = {id(item): number for number, item in enumerate(todo)}
+                running[self.pool.submit(task)] = run
         for ticket, answer in self.pool.answers():
-            item = waiting.pop(ticket)
-            number = numbers[id(item)]
-            answers[number].append(answer)
-            if len(answers[number]) == open_tasks[number]:
-                yield item, collect(answers.pop(number), self.cases)
+            run = running.pop(ticket)
+            run.answers.append(answer)
+            if len(run.answers) == run.open_tasks:
+                yield run.item, run.outcome(ground)
 
     def check_tree(self, ground: Ground) -> None:
         """Compare the files with what they were.
@@ -173,6 +165,7 @@ class Runner:
                 bare=job.bare,
                 tell_modules=job.tell_modules,
                 parts=job.parts,
+                probed=job.probed,
             )
             tickets.append([self.pool.submit(task) for task in tasks])
         answers = dict(self.pool.answers())
@@ -205,74 +198,64 @@ class Runner:
         graph = import_graph(own)
         return tuple(sorted(graph.keys() - importers_of(flipped, graph)))
 
-    def _controls(self, baseline: dict[CaseKey, CaseResult], plain: Mutant) -> None:
-        """The second baseline in warmed zygotes, and the controls of both kinds of zygotes."""
-        runnable = [item for item in self.prepared if item.mutant is not None]
-        bare = sorted({m for item in runnable if item.bare for m in item.plan.modules})
-        warm = sorted({m for item in runnable if not item.bare for m in item.plan.modules})
-        own = bare or [controls.CANARY_MODULE]
+    def _controls(self, baseline: dict[CaseKey, CaseResult], plain: Mutant) -> Hits:
+        """The controls, and the baseline once more: warmed, each case in a child of its own.
+
+        The second time flipped modules of production code are served with probes in them, which
+        has to change nothing.
+        """
+        runnable = [(item.plan, item.mutant) for item in self.prepared if item.mutant is not None]
+        bare = sorted({m for plan, _ in runnable if flips_instrument(plan) for m in plan.modules})
+        keys = probes_of(runnable)
+        warm = sorted({key.partition(":")[0] for key in keys})
+        alone = len(self.cases)
         canary_cases = controls.cheapest(self.cases, baseline)
-        second, canary, instrument, production, *raisers = self._run(
-            _Job(mutant=plain, bare=False),
-            _Job(mutant=controls.canary(canary_cases), bare=True),
-            _Job(mutant=controls.noop(own, self.cases), bare=True),
-            _Job(mutant=controls.noop(warm, self.cases), bare=False),
-            *(_Job(mutant=controls.raiser(module, self.cases), bare=False) for module in warm),
-        )
-        refuse_flaky(baseline, second)
+        with tempfile.TemporaryDirectory(prefix="capturegate-") as folder:
+            file = Path(folder, "probed")
+            write_probed(keys, file)
+            second, canary, *others = self._run(
+                _Job(mutant=plain, bare=False, parts=alone, probed=str(file)),
+                _Job(mutant=controls.canary(canary_cases), bare=True),
+                *(_Job(mutant=controls.raiser(name, self.cases), bare=False) for name in warm),
+                *([_Job(mutant=controls.noop(bare, self.cases), bare=True)] if bare else []),
+            )
+        self._check_second(baseline, second)
         controls.check_canary(canary, baseline)
-        controls.check_noop(instrument, baseline, "instrument")
-        controls.check_noop(production, baseline, "production")
-        for module, outcome in zip(warm, raisers, strict=True):
+        for module, outcome in zip(warm, others, strict=False):
             controls.check_raiser(module, outcome)
+        if bare:
+            controls.check_noop(others[-1], baseline)
+        return second.hits
 
-
-def own_modules(loaded: Collection[str]) -> dict[str, str]:
-    """The source files of loaded modules that neither Python nor a zygote brings along."""
-    found = {}
-    for name in loaded:
-        if name.split(".")[0] in sys.stdlib_module_names | _ALWAYS_WARM or name.startswith("__"):
-            continue
-        with suppress(InvalidFlip):
-            found[name] = read_source(name).path
-    return found
-
-
-def refuse_red(outcome: Outcome, cases: Sequence[Case]) -> None:
-    """Refuse a baseline that did not run every case, is not as expected, or judged nothing.
-
-    Raises:
-        BaselineRefused: that is so.
-    """
-    if outcome.proof is not None:
-        raise BaselineRefused(Proof.BASELINE_RED, f"the baseline did not run: {outcome.reason}")
-    wanted = {case.name for case in cases}
-    if outcome.results.keys() != wanted:
-        raise BaselineRefused(Proof.BASELINE_RED, "the baseline did not run every case")
-    red = [name for name, result in outcome.results.items() if not result.as_expected]
-    if red:
-        raise BaselineRefused(
-            Proof.BASELINE_RED,
-            f"{len(red)} case(s) are not as expected without any flip: {', '.join(red[:5])}",
+    def _check_second(self, baseline: dict[CaseKey, CaseResult], second: Outcome) -> None:
+        """Tell a baseline that differs by itself from one that its probes changed."""
+        names = differing(baseline, second)
+        if second.proof is None and not names:
+            return
+        cases = tuple(case for case in self.cases if case.name in names or second.proof)
+        [plain] = self._run(_Job(mutant=Mutant(cases=cases), bare=False, parts=len(cases)))
+        refuse_flaky({case.name: baseline[case.name] for case in cases}, plain)
+        raise controls.ControlError(
+            second.reason or f"serving the modules' own code with probes changed {names[0]}"
         )
-    if not any(result.judged for result in outcome.results.values()):
-        raise BaselineRefused(Proof.BASELINE_RED, "the baseline judged nothing: all was skipped")
 
 
-def refuse_flaky(baseline: dict[CaseKey, CaseResult], second: Outcome) -> None:
-    """Refuse a baseline whose verdicts, figures or number of calls differ the second time.
+@dataclass(slots=True, kw_only=True)
+class _Running:
+    """A mutant whose tasks are under way."""
 
-    Raises:
-        BaselineRefused: that is so.
-    """
-    if second.proof is not None:
-        raise BaselineRefused(Proof.FLAKY, f"the baseline ran once, and not again: {second.reason}")
-    for name, result in baseline.items():
-        again = second.results.get(name)
-        if again is None or _facts(result) != _facts(again):
-            raise BaselineRefused(Proof.FLAKY, f"{name} differs between two runs of the baseline")
+    item: Prepared
+    cases: tuple[Case, ...]
+    open_tasks: int
+    answers: list[Answer] = field(default_factory=list)
 
-
-def _facts(result: CaseResult) -> tuple[object, ...]:
-    figures = [(gate.gate, gate.figures) for gate in result.gates]
-    return key_of(result), members_of(result), figures, result.events
+    def outcome(self, ground: Ground) -> Outcome:
+        """What its answers came to, with the baseline's results of the cases that did not run."""
+        outcome = collect(self.answers, self.cases)
+        if outcome.proof is not None:
+            return outcome
+        if outcome.results.keys() != {case.name for case in self.cases}:
+            outcome.proof, outcome.reason = Proof.CRASH, "the mutant did not run every case"
+            return outcome
+        outcome.results = {**ground.baseline, **outcome.results}
+        return outcome

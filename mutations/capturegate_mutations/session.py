@@ -14,10 +14,11 @@ from capturegate.scenario.loader import find_scenarios, load_scenarios, shipped_
 from capturegate.scenario.model import Case
 from capturegate_mutations.batch import Outcome, Settings
 from capturegate_mutations.evidence import Row, bare_row, tell
+from capturegate_mutations.ground import BaselineRefused, Ground
 from capturegate_mutations.plan import Plan
 from capturegate_mutations.reader import find_plans, load_plans, shipped_plans
 from capturegate_mutations.report.summary import Sheet
-from capturegate_mutations.runner import BaselineRefused, Ground, Prepared, Runner, prepare_all
+from capturegate_mutations.runner import Prepared, Runner, prepare_all
 from capturegate_mutations.store import append_row, fingerprint, read_rows
 from capturegate_mutations.verdict import Changes, Proof, changes_of, compare, without_blocked
 
@@ -36,6 +37,7 @@ class Request:
     results: Path | None = None
     resume: Path | None = None
     draft: bool = False
+    all_cases: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,6 +68,7 @@ class Session:
                 cases=cases,
                 prepared=prepare_all(plans, cases),
                 settings=settings,
+                all_cases=request.all_cases,
                 say=self.say,
             )
             try:
@@ -107,12 +110,13 @@ class Session:
         rows = {name: known[mark] for name, mark in prints.items() if mark in known}
         started = time.perf_counter()
         todo = prints.keys() - rows.keys()
-        for item, outcome in runner.mutants(todo):
+        for item, outcome in runner.mutants(todo, ground):
             row = self._row(item.plan, Proof.INVALID, "")
             judge(item, outcome, ground, row, draft=request.draft)
             row.fingerprint = prints[item.plan.name]
             rows[item.plan.name] = row
             sheet.mutants += item.mutant is not None
+            sheet.cases_run += outcome.ran
             if request.results:
                 append_row(request.results, row)
             self.say(f"{len(rows)} of {len(plans)} mutations")
@@ -139,9 +143,7 @@ def judge(
     if outcome.proof is not None:
         row.proof, row.reason = outcome.proof, outcome.reason
         return
-    if outcome.results.keys() != ground.baseline.keys():
-        row.proof, row.reason = Proof.CRASH, "the mutant did not run every case"
-        return
+    row.cases_run, row.cases = outcome.ran, len(ground.baseline)
     plan = item.plan
     changes = changes_of(ground.baseline, outcome.results)
     row.proof, comparison = compare(plan, changes)

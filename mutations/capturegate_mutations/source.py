@@ -125,12 +125,13 @@ def compile_source(text: str, path: str) -> CodeType:
 
 def same_bytecode(one: CodeType, other: CodeType) -> bool:
     """Whether two code objects do the same, wherever their lines are."""
-    return _essence(one) == _essence(other)
+    return essence(one) == essence(other)
 
 
-def _essence(code: CodeType) -> tuple[object, ...]:
+def essence(code: CodeType) -> tuple[object, ...]:
+    """What a code object does, as something to compare; lines are no part of it."""
     consts = tuple(
-        _essence(const) if isinstance(const, CodeType) else (type(const), repr(const))
+        essence(const) if isinstance(const, CodeType) else (type(const), repr(const))
         for const in code.co_consts
     )
     return (

@@ -85,6 +85,7 @@ class Context:
         stream: Stream,
         operation: Operation,
         *,
+        event: EventState | None = None,
         foreign: bool = False,
     ) -> Outcome[Any]:
         """Judge a call on a stream, then record it or put it into the stream."""
@@ -92,7 +93,7 @@ class Context:
         if target is None:
             return self.fail(call, INVALID_HANDLE)
         capture = target.capture
-        error = self.machine.judge(call, self.thread, target, foreign=foreign)
+        error = self.machine.judge(call, self.thread, target, event, foreign=foreign)
         if error != SUCCESS:
             return self.fail(call, error, capture.id if capture else 0)
         if capture is not None:

@@ -24,6 +24,7 @@ from capturegate_backends.fake.graphs import UPDATED, ExecState, GraphState, Pro
 from capturegate_backends.fake.kernels import KernelCall
 from capturegate_backends.fake.operations import Nothing
 
+NOT_SUPPORTED = "cudaErrorNotSupported"
 UPDATE_FAILURE = "cudaErrorGraphExecUpdateFailure"
 
 
@@ -63,8 +64,12 @@ class CaptureCalls:
         capture = state.capture
         error = context.machine.judge("stream_end_capture", context.thread, state)
         if error != SUCCESS or capture is None:
-            ended = capture.id if capture is not None and capture.ended else 0
-            return context.fail("stream_end_capture", error, ended)
+            ended = capture is not None and capture.ended
+            if capture is not None and ended:
+                # A graph that a failed capture was adding to goes with it.
+                self._graphs.pop(capture.graph.handle.id, None)
+                capture.graph.forgo_memory(context.memory)
+            return context.fail("stream_end_capture", error, capture.id if capture and ended else 0)
         context.machine.end(capture)
         self._graphs[capture.graph.handle.id] = capture.graph
         return Outcome(SUCCESS, capture.graph.handle, capture.id)
@@ -146,8 +151,8 @@ class GraphCalls:
         state = self._graph(graph)
         if state is None:
             return context.fail("graph_instantiate", INVALID_VALUE)
-        if state.owns_memory and any(e.graph is state for e in self._executables.values()):
-            return context.fail("graph_instantiate", INVALID_VALUE)
+        if self._memory_in_use(state):
+            return context.fail("graph_instantiate", NOT_SUPPORTED)
         handle = GraphExec(context.new_id(), graph.id)
         program = Program(tuple(state.nodes.values()), self._draws)
         self._executables[handle.id] = ExecState(handle, state, program)
@@ -181,13 +186,15 @@ class GraphCalls:
                 context.scheduler.finish_all()
             if any(context.memory.starting_at(node.address) for node in baked.allocates):
                 return context.fail("graph_launch", INVALID_VALUE)
+            if not all(context.memory.starting_at(address) for address in baked.frees):
+                return context.fail("graph_launch", INVALID_VALUE)
             for node in baked.allocates:
                 context.memory.bake(node.address, node.nbytes)
         reads, writes = baked.spans(context.memory)
         waits = [state.last_launch, *(event.work for event in baked.waits)]
         work = state.last_launch = context.submit(target, baked, waits)
         for event in baked.records:
-            event.work, event.capture = work, None
+            event.work, event.capture, event.recorded = work, None, True
         return Outcome(SUCCESS, None, 0, 0, reads, writes)
 
     @runtime_call
@@ -197,6 +204,8 @@ class GraphCalls:
         state, source = self._executable(executable), self._graph(graph)
         if state is None or source is None:
             return context.fail("graph_exec_update", INVALID_VALUE)
+        if self._memory_in_use(source, state):
+            return context.fail("graph_exec_update", NOT_SUPPORTED)
         result = state.program.compare(source)
         if result != UPDATED:
             return context.fail("graph_exec_update", UPDATE_FAILURE, value=result)
@@ -225,8 +234,11 @@ class GraphCalls:
     @runtime_call
     def graph_destroy(self, graph: Graph) -> Outcome[None]:
         """The graph goes; its executables stay."""
-        if self._graph(graph) is None:
+        state = self._graph(graph)
+        if state is None:
             return self.context.fail("graph_destroy", INVALID_VALUE)
+        if not self._memory_in_use(state):
+            state.forgo_memory(self.context.memory)
         del self._graphs[graph.id]
         return self.context.answer("graph_destroy")
 
@@ -235,8 +247,10 @@ class GraphCalls:
         """The executable goes; launches that were made still run."""
         if self._executable(executable) is None:
             return self.context.fail("graph_exec_destroy", INVALID_VALUE)
-        del self._executables[executable.id]
-        return self.context.answer("graph_exec_destroy")
+        out: Outcome[None] = self.context.answer("graph_exec_destroy")
+        if out.error == SUCCESS:
+            del self._executables[executable.id]
+        return out
 
     @runtime_call
     def graph_get_nodes(self, graph: Graph) -> Outcome[tuple[GraphNode, ...]]:
@@ -253,6 +267,13 @@ class GraphCalls:
         if state is None:
             return self.context.fail("graph_get_edges", INVALID_VALUE)
         return Outcome(SUCCESS, state.edges)
+
+    def _memory_in_use(self, graph: GraphState, besides: ExecState | None = None) -> bool:
+        """Whether the memory of a graph's nodes belongs to some other executable of it."""
+        return graph.owns_memory and any(
+            e.graph is graph and e is not besides and e.program.owns_memory
+            for e in self._executables.values()
+        )
 
     def _graph(self, graph: Graph) -> GraphState | None:
         state = self._graphs.get(graph.id)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from capturegate.backend import Graph, GraphExec, GraphNode, Span
+from capturegate.backend import Graph, GraphExec, GraphNode, Space, Span
 from capturegate_backends.fake.kernels import KernelCall
 from capturegate_backends.fake.memory import Memory, Region
 from capturegate_backends.fake.operations import Allocate, Copy, EventMark, Operation, Release
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from capturegate_backends.fake.operations import World
     from capturegate_backends.fake.scheduler import Work
 
+_HOST = (Space.PINNED, Space.PAGEABLE)
 UPDATED = "cudaGraphExecUpdateSuccess"
 TOPOLOGY_CHANGED = "cudaGraphExecUpdateErrorTopologyChanged"
 NODE_TYPE_CHANGED = "cudaGraphExecUpdateErrorNodeTypeChanged"
 PARAMETERS_CHANGED = "cudaGraphExecUpdateErrorParametersChanged"
-NOT_SUPPORTED = "cudaGraphExecUpdateErrorNotSupported"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +74,12 @@ class GraphState:
             (before, node.id) for node in self.nodes.values() for before in node.dependencies
         )
 
+    def forgo_memory(self, memory: Memory) -> None:
+        """Drop the reservations of what the nodes would have allocated."""
+        for node in self.nodes.values():
+            if isinstance(node.operation, Allocate):
+                memory.forgo(node.operation.address)
+
     @property
     def owns_memory(self) -> bool:
         """Whether some node makes or frees an allocation."""
@@ -97,6 +103,10 @@ class Program:
         self.writes: tuple[Region, ...] = tuple(r for op in operations for r in op.writes)
         self.allocates = [op for op in operations if isinstance(op, Allocate)]
         self.owns_memory = any(isinstance(op, Allocate | Release) for op in operations)
+        made = {op.address for op in self.allocates}
+        self.frees = [
+            op.address for op in operations if isinstance(op, Release) and op.address not in made
+        ]
         marks = [op for op in operations if isinstance(op, EventMark)]
         self.records = [mark.event for mark in marks if mark.kind == "event_record"]
         self.waits = [mark.event for mark in marks if mark.kind == "wait_event"]
@@ -136,11 +146,10 @@ class Program:
         other = tuple(graph.nodes.values())
         if len(other) != len(self._nodes) or _shape(other) != _shape(self._nodes):
             return TOPOLOGY_CHANGED
-        for mine, theirs in zip(self._nodes, other, strict=True):
+        # The driver names what is wrong with the last of several pairs.
+        for mine, theirs in reversed(list(zip(self._nodes, other, strict=True))):
             if mine.kind != theirs.kind:
                 return NODE_TYPE_CHANGED
-            if isinstance(mine.operation, Allocate | Release):
-                return NOT_SUPPORTED
             if _route(mine.operation) != _route(theirs.operation):
                 return PARAMETERS_CHANGED
         return UPDATED
@@ -172,4 +181,7 @@ def _shape(nodes: tuple[Node, ...]) -> list[tuple[int, ...]]:
 
 
 def _route(operation: Operation) -> object:
-    return operation.route if isinstance(operation, Copy) else None
+    """The kinds of memory that a copy goes between: on the host, pinned or not is one."""
+    if not isinstance(operation, Copy):
+        return None
+    return tuple("host" if space in _HOST else space for space in operation.route)

@@ -17,6 +17,7 @@ Bytes = NDArray[np.uint8]
 
 ALIGNMENT_BYTES = 512
 CAPACITY_BYTES = 1 << 37
+HOST_CAPACITY_BYTES = 1 << 40
 ALLOCATED_POISON = 0x7FC0A110
 FREED_POISON = 0x7FC0F4EE
 """Both are NaN as float32, and tell in a dump what they stand for."""
@@ -115,6 +116,8 @@ class Memory:
         size = _rounded(nbytes)
         if space in (Space.DEVICE, Space.MANAGED) and size > self.free_bytes:
             return None
+        if size > HOST_CAPACITY_BYTES:
+            return None
         returned = self._free.get((space, pooled, size))
         address = returned.pop() if returned else self._fresh_address(nbytes, space)
         block = self._new(address, nbytes, space)
@@ -129,6 +132,14 @@ class Memory:
         self._next_id += 1
         self._reserved.append(block)
         return block
+
+    def is_reserved(self, address: int) -> bool:
+        """Whether that address is reserved for what a graph's node makes."""
+        return any(block.address == address for block in self._reserved)
+
+    def forgo(self, address: int) -> None:
+        """Drop the reservation of a node whose graph did not come about."""
+        self._reserved = [block for block in self._reserved if block.address != address]
 
     def bake(self, address: int, nbytes: int) -> Block:
         """The allocation that a graph's node makes at the address that was reserved for it."""

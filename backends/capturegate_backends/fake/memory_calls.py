@@ -11,6 +11,7 @@ from capturegate_backends.fake.operations import Allocate, Release
 
 OUT_OF_MEMORY = "cudaErrorMemoryAllocation"
 ALREADY_REGISTERED = "cudaErrorHostMemoryAlreadyRegistered"
+NOT_SUPPORTED = "cudaErrorNotSupported"
 NOT_REGISTERED = "cudaErrorHostMemoryNotRegistered"
 DEFAULT_POOL = 1
 NULL = Pointer(0, 0, 0)
@@ -70,6 +71,8 @@ class MemoryCalls:
             return context.fail("malloc_async", error, capture.id if capture else 0)
         if capture is None:
             return self._handed_out("malloc_async", nbytes, Space.DEVICE, pooled=True)
+        if nbytes > context.memory.capacity_bytes:
+            return context.fail("malloc_async", OUT_OF_MEMORY, capture.id)
         block = context.memory.reserve(nbytes)
         operation = Allocate(address=block.address, nbytes=nbytes)
         node = context.machine.record("malloc_async", capture, target, operation, context.memory)
@@ -78,25 +81,28 @@ class MemoryCalls:
 
     @runtime_call
     def free_async(self, pointer: Pointer, stream: Stream) -> Outcome[None]:
-        """Free in stream order; in a capture only what the same capture allocated."""
+        """Free in stream order; in a capture only what a node of a graph allocates."""
         context = self.context
         target = context.stream(stream)
         if target is not None and target.capture is not None:
             nodes = [node.operation for node in target.capture.graph.nodes.values()]
-            ours = any(isinstance(o, Allocate) and o.address == pointer.address for o in nodes)
             freed = any(isinstance(o, Release) and o.address == pointer.address for o in nodes)
             return context.enqueue(
                 "free_async",
                 stream,
                 Release(address=pointer.address),
-                foreign=freed or not ours,
+                foreign=freed or not context.memory.is_reserved(pointer.address),
             )
         if target is None:
             return context.fail("free_async", INVALID_HANDLE)
         error = context.machine.judge("free_async", context.thread, target)
         if error != SUCCESS:
             return context.fail("free_async", error)
+        if pointer.address == 0:
+            return Outcome(SUCCESS)
         block = context.memory.starting_at(pointer.address)
+        if block is not None and block.space is Space.MANAGED:
+            return context.fail("free_async", NOT_SUPPORTED)
         if block is None or block.space is not Space.DEVICE or block.leaving:
             return context.fail("free_async", INVALID_VALUE)
         block.leaving = True
@@ -196,6 +202,8 @@ class MemoryCalls:
 
     def _allocate(self, call: str, nbytes: int, space: Space) -> Outcome[Pointer]:
         context = self.context
+        if nbytes == 0:
+            return Outcome(SUCCESS, NULL)  # nothing is asked of the driver, and nothing refused
         error = context.machine.judge(call, context.thread)
         if error != SUCCESS:
             return context.fail(call, error)

@@ -29,8 +29,8 @@ class When(enum.Enum):
     FOREIGN_POINTER = "the stream captures and the memory is not from this capture"
     EVENT_CAPTURED = "the event was last recorded in a capture"
     EVENT_INVALIDATED = "the event was recorded in a capture that is invalidated"
-    EVENT_ENDED = "the event was recorded in a capture that is over; the stream is in none"
-    EVENT_OUTSIDE = "the stream captures and the event was not recorded in an open capture"
+    EVENT_ENDED = "the event was recorded in a capture that is over"
+    EVENT_OUTSIDE = "the stream captures and the event was last recorded outside of captures"
     EVENT_ELSEWHERE = "the stream captures and the event was recorded in another open capture"
     LEGACY_JOINS = "the stream is the legacy stream and the event was recorded in an open capture"
     NOT_ORIGIN = "the capture did not begin on this stream"
@@ -83,6 +83,7 @@ class RuleBook:
 
 
 _TABLE = "legality-h200"
+_RECORDED = "programs-h200"
 _GUIDE = "CUDA Programming Guide, Stream Capture: prohibited and unhandled operations"
 _API = "CUDA Runtime API"
 _MODES = "CUDA Runtime API, cudaThreadExchangeStreamCaptureMode"
@@ -113,6 +114,7 @@ _UNSAFE = (
     "event_query",
     "event_synchronize",
     "graph_instantiate",
+    "graph_exec_destroy",
 )
 _WORK = (
     "launch_kernel",
@@ -158,8 +160,10 @@ _ASKING_EVENT = (
 )
 _BATCH = ("memcpy_batch_async",)
 _WAIT = ("stream_wait_event",)
+_OF_EVENT = (*_ASKING_EVENT, *_WAIT, "stream_wait_event_external")
 _END = ("stream_end_capture",)
-_ON_STREAM = (*_WORK, *_ORDERED_MEMORY, *_WAITING, *_REPLAYING, *_BATCH)
+_RECORDABLE = (*_WORK, *_ORDERED_MEMORY, *_BATCH)
+_ON_STREAM = (*_RECORDABLE, *_WAITING, *_REPLAYING)
 
 
 def _rule(calls: tuple[str, ...], when: When, error: str, effect: Effect, source: str) -> Rule:
@@ -169,28 +173,29 @@ def _rule(calls: tuple[str, ...], when: When, error: str, effect: Effect, source
 
 _RULES_580 = (
     # The legacy stream beside a capture that has a blocking stream in it.
+    _rule(_BATCH, When.TARGET_LEGACY, _VALUE, _NOTHING, _RECORDED),
     _rule(_ON_STREAM, When.BESIDE_BLOCKING, _IMPLICIT, _POISONS, _TABLE),
     _rule(_SYNCHRONOUS, When.BESIDE_BLOCKING, _IMPLICIT, _POISONS, _TABLE),
     _rule(_BEGINNING, When.BESIDE_BLOCKING, _IMPLICIT, _POISONS, _TABLE),
     _rule(_ASKING, When.BESIDE_BLOCKING, _IMPLICIT, _NOTHING, _TABLE),
+    _rule(_END, When.BESIDE_BLOCKING, _IMPLICIT, _POISONS, _RECORDED),
     # A stream of a capture.
-    _rule(_ON_STREAM, When.STREAM_INVALIDATED, _INVALIDATED, _NOTHING, _GUIDE),
+    _rule(_RECORDABLE, When.STREAM_INVALIDATED, _INVALIDATED, _NOTHING, _RECORDED),
     _rule(_BEGINNING, When.STREAM_CAPTURES, _STATE, _NOTHING, _TABLE),
     _rule(_BEGINNING, When.TARGET_LEGACY, _UNSUPPORTED, _NOTHING, _TABLE),
     _rule(_WAITING, When.STREAM_CAPTURES, _UNSUPPORTED, _POISONS, _TABLE),
     _rule(_REPLAYING, When.STREAM_CAPTURES, _UNSUPPORTED, _POISONS, _TABLE),
     _rule(_BATCH, When.STREAM_CAPTURES, _UNSUPPORTED, _NOTHING, "rmm 2518"),
-    _rule(_BATCH, When.TARGET_LEGACY, _VALUE, _NOTHING, _API),
     _rule(("free_async",), When.FOREIGN_POINTER, _VALUE, _NOTHING, _TABLE),
     _rule(("stream_destroy",), When.STREAM_CAPTURES, _UNSUPPORTED, _POISONS, _GUIDE),
     # Events across the border of a capture.
-    _rule(_ASKING_EVENT, When.EVENT_CAPTURED, _CAPTURED, _POISONS, _GUIDE),
-    _rule(_WAIT, When.EVENT_INVALIDATED, _INVALIDATED, _NOTHING, _GUIDE),
+    _rule(_OF_EVENT, When.EVENT_INVALIDATED, _VALUE, _POISONS, _RECORDED),
+    _rule(_OF_EVENT, When.EVENT_ENDED, _VALUE, _POISONS, _RECORDED),
+    _rule(_ASKING_EVENT, When.EVENT_CAPTURED, _CAPTURED, _POISONS, _RECORDED),
     _rule(_WAIT, When.EVENT_ELSEWHERE, _MERGE, _POISONS, _GUIDE),
     _rule(_WAIT, When.EVENT_OUTSIDE, _ISOLATION, _POISONS, _TABLE),
-    _rule(_WAIT, When.EVENT_ENDED, _CAPTURED, _NOTHING, _API),
-    _rule(_WAIT, When.LEGACY_JOINS, _UNSUPPORTED, _POISONS, _GUIDE),
-    _rule(_EXTERNAL, When.NOT_CAPTURING, _VALUE, _NOTHING, _API),
+    _rule(_WAIT, When.LEGACY_JOINS, _IMPLICIT, _POISONS, _RECORDED),
+    _rule(_EXTERNAL, When.NOT_CAPTURING, _STATE, _NOTHING, _RECORDED),
     # Calls that are unsafe for a thread under a capture's restriction.
     _rule(_UNSAFE, When.RESTRICTED, _UNSUPPORTED, _POISONS, _TABLE),
     _rule(_WAITING, When.RESTRICTED, _UNSUPPORTED, _POISONS, _TABLE),
@@ -199,9 +204,9 @@ _RULES_580 = (
     # The end of a capture.
     _rule(_END, When.NOT_CAPTURING, _STATE, _NOTHING, _API),
     _rule(_END, When.NOT_ORIGIN, _UNMATCHED, _POISONS, _GUIDE),
-    _rule(_END, When.WRONG_THREAD, _THREAD, _POISONS, _GUIDE),
     _rule(_END, When.STREAM_INVALIDATED, _INVALIDATED, _ENDS, _TABLE),
-    _rule(_END, When.UNJOINED, _UNJOINED, _ENDS, _GUIDE),
+    _rule(_END, When.UNJOINED, _UNJOINED, _ENDS, _RECORDED),
+    _rule(_END, When.WRONG_THREAD, _THREAD, _ENDS, _RECORDED),
 )
 
 _GLOBAL, _LOCAL = CaptureMode.GLOBAL, CaptureMode.THREAD_LOCAL
@@ -225,13 +230,23 @@ _RECORDS_580 = {
     "stream_wait_event_external": "wait_event",
 }
 
+_SILENT_580 = frozenset(
+    {
+        # The real backend makes these through the driver, which has no last error.
+        "launch_kernel",
+        "launch_host_func",
+        "module_load_data",
+        "graph_exec_kernel_node_set_params",
+    }
+)
+
 _BOOKS = {
     "580": RuleBook(
         driver="580",
         rules=_RULES_580,
         restrictions=_RESTRICTIONS_580,
         records=_RECORDS_580,
-        silent=frozenset({"module_load_data"}),
+        silent=_SILENT_580,
     )
 }
 

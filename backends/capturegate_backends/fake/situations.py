@@ -180,16 +180,20 @@ def _event_captured(ask: Ask) -> Captures | None:
 
 def _event_invalidated(ask: Ask) -> Captures | None:
     capture = _event_capture(ask)
-    return (capture,) if capture and capture.status is CaptureStatus.INVALIDATED else None
+    if capture is None or capture.status is not CaptureStatus.INVALIDATED:
+        return None
+    return (ask.capture,) if ask.capture else ()
 
 
 def _event_ended(ask: Ask) -> Captures | None:
-    ended = _event_captured(ask) and not _event_capture(ask)
-    return () if ended and ask.capture is None else None
+    if not _event_captured(ask) or _event_capture(ask):
+        return None
+    return (ask.capture,) if ask.capture else ()
 
 
 def _event_outside(ask: Ask) -> Captures | None:
-    return (ask.capture,) if ask.capture and not _event_capture(ask) else None
+    outside = ask.event is not None and ask.event.recorded and ask.event.capture is None
+    return (ask.capture,) if ask.capture and outside else None
 
 
 def _event_elsewhere(ask: Ask) -> Captures | None:

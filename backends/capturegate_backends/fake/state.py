@@ -42,9 +42,13 @@ class StreamState:
 
 @dataclass(slots=True, eq=False)
 class EventState:
-    """One event: the work that reaches it, or the nodes of the capture that it was recorded in."""
+    """One event: the work that reaches it, or the nodes of the capture that it was recorded in.
+
+    `recorded` says that it was ever recorded.
+    """
 
     handle: Event | None = None
+    recorded: bool = False
     work: Work | None = None
     capture: Capture | None = None
     tails: tuple[int, ...] = ()

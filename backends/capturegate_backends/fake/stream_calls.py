@@ -77,7 +77,7 @@ class StreamCalls:
             return context.fail("stream_wait_event", INVALID_HANDLE)
         if external:
             mark = EventMark(event=marked, kind="wait_event")
-            return context.enqueue("stream_wait_event_external", stream, mark)
+            return context.enqueue("stream_wait_event_external", stream, mark, event=marked)
         refused = self._judged("stream_wait_event", state, marked)
         if refused is not None:
             return refused
@@ -119,6 +119,7 @@ class StreamCalls:
         if refused is not None:
             return refused
         marked.capture = state.capture
+        marked.recorded = True
         if state.capture is not None:
             marked.tails = state.capture.tails[state]
             return Outcome(SUCCESS, None, state.capture.id)

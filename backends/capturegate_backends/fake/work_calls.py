@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from capturegate.backend import SUCCESS, Argument, Dim3, Kernel, Outcome, Pointer, Space, Stream
 from capturegate.backend import Copy as BatchCopy
-from capturegate_backends.fake.context import Context, runtime_call
+from capturegate_backends.fake.context import INVALID_VALUE, Context, runtime_call
 from capturegate_backends.fake.kernels import KernelCall, launchable
 from capturegate_backends.fake.operations import (
     Batch,
@@ -66,14 +66,16 @@ class WorkCalls:
     @runtime_call
     def memset(self, dst: Pointer, value: int, nbytes: int) -> Outcome[None]:
         """Set on the legacy stream and wait."""
-        return self._synchronous("memset", Set(target=dst.address, value=value, nbytes=nbytes))
+        operation = Set(target=dst.address, value=value, nbytes=nbytes)
+        refused = self._set("memset", dst, self.context.legacy.handle)
+        return refused or self._synchronous("memset", operation)
 
     @runtime_call
     def memset_async(self, dst: Pointer, value: int, nbytes: int, stream: Stream) -> Outcome[None]:
         """Set in stream order."""
-        return self.context.enqueue(
-            "memset_async", stream, Set(target=dst.address, value=value, nbytes=nbytes)
-        )
+        operation = Set(target=dst.address, value=value, nbytes=nbytes)
+        refused = self._set("memset_async", dst, stream)
+        return refused or self.context.enqueue("memset_async", stream, operation)
 
     @runtime_call
     def launch_kernel(
@@ -94,6 +96,15 @@ class WorkCalls:
     def module_load_data(self, kernel: Kernel) -> Outcome[None]:  # noqa: ARG002
         """Nothing to load: the body of the kernel is Python."""
         return self.context.answer("module_load_data")
+
+    def _set(self, call: str, dst: Pointer, stream: Stream) -> Outcome[None] | None:
+        """The refusal of a set of pageable memory, which the device cannot reach."""
+        context = self.context
+        target = context.stream(stream)
+        if target is None or target.capture is not None or self._space(dst) is not Space.PAGEABLE:
+            return None
+        error = context.machine.judge(call, context.thread, target)
+        return context.fail(call, INVALID_VALUE if error == SUCCESS else error)
 
     def _synchronous(self, call: str, operation: Operation) -> Outcome[None]:
         context = self.context

@@ -300,7 +300,7 @@ class RawBackend:
         """Answer of cudaGraphInstantiate."""
         out = self._device.graph_instantiate(graph)
         made = out.value.id if out.value else 0
-        return self._call("cudaGraphInstantiate", out, handle=made)
+        return self._call("cudaGraphInstantiate", out, handle=made, detail={"graph": graph.id})
 
     def graph_upload(self, executable: GraphExec, stream: Stream) -> Status[None]:
         """Answer of cudaGraphUpload."""
@@ -326,6 +326,7 @@ class RawBackend:
             "cudaGraphExecUpdate",
             self._device.graph_exec_update(executable, graph),
             handle=executable.id,
+            detail={"graph": graph.id},
         )
 
     def graph_exec_kernel_node_set_params(

@@ -22,6 +22,10 @@ _OWN = {
     "run": ("capturegate.cli.run:run", "Run scenarios and judge them."),
     "list": ("capturegate.cli.list:list_", "List cases, gates, engines and backends."),
     "explain": ("capturegate.cli.explain:explain", "Say what a gate checks and how to fix it."),
+    "experiment": (
+        "capturegate.cli.experiment:experiment",
+        "Run experiments that were registered before, and read them.",
+    ),
 }
 
 

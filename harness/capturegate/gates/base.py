@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 from capturegate.run.result import Verdict
+from capturegate.scenario.grammar import Expectation
+from capturegate.status import Span
 from capturegate.trace import Event, Trace
 
 
@@ -24,36 +26,45 @@ class StepRun:
 class Comparison:
     """One output buffer after one step run, against the oracle's.
 
-    `rows` are the rows compared; `mismatched_rows` those whose bytes differ. `expected_digest`
-    tells whether outputs changed from run to run; `poisoned` that the harness overwrote the
-    buffer before the step; `degenerate` says why the oracle's own rows cannot show anything (all
-    zero, not finite), empty when they can. `pad_spans` are the padding rows.
+    Attributes:
+        rows: the rows compared.
+        span: the compared bytes of the subject's buffer: allocation, offset, length.
+        difference: the first difference, of bytes, rows, row size or presence; empty when equal.
+        expected_digest: content of the oracle's rows, to tell whether outputs ever changed.
+        poisoned: the harness overwrote all of the compared bytes before the step.
+        unmatched: the oracle has no such output, so there was nothing to compare with.
+        degenerate: why the oracle's own rows cannot show anything; empty when they can.
+        pad_span: the padding rows of the buffer, of length 0 where there are none.
     """
 
     phase: str
     output: str
     rows: int
-    mismatched_rows: tuple[int, ...]
+    span: Span
+    difference: str
     expected_digest: str
     poisoned: bool
+    unmatched: bool = False
     degenerate: str = ""
-    first_difference: str = ""
-    pad_spans: tuple[tuple[int, int, int], ...] = ()
+    pad_span: Span = (0, 0, 0)
 
 
 @dataclass(slots=True, kw_only=True)
 class Evidence:
     """Everything that a gate may look at.
 
-    `captures_expected` is how many windows the scenario's `captures` checks say, None when they
-    say nothing. `judged` holds the verdicts of the gates that ran before.
+    Attributes:
+        captures_said: what the scenario's `captures` checks say, by step.
+        failure: the engine's exception that ended the case, in words.
+        oracle_error: why the oracle's outputs are no reference; empty when they are.
+        judged: the verdicts of the gates that ran before.
     """
 
     trace: Trace
     runs: Sequence[StepRun]
     comparisons: Sequence[Comparison] = ()
     oracle_error: str = ""
-    captures_expected: int | None = None
+    captures_said: Mapping[str, Expectation] = field(default_factory=dict)
     failure: str = ""
     judged: dict[str, Judgement] = field(default_factory=dict)
 

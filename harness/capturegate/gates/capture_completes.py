@@ -8,15 +8,15 @@ from typing import Any, ClassVar
 from capturegate.gates.base import Evidence, Judgement
 from capturegate.run.result import Verdict
 from capturegate.status import SUCCESS
-from capturegate.trace import Event, Trace, Window
+from capturegate.trace import BEGIN_APIS, END_API, Event, Trace, Window
 
 
 class CaptureCompletes:
     """Every capture completes, and there are as many as the scenario says.
 
     What it checks:
-        Each window has one begin and one successful end and its graph has nodes. The number of
-        windows equals the sum of the scenario's `captures` checks.
+        Each window has one begin and one end, which succeeds, and its graph has nodes. A step has
+        as many windows as its `captures` check says; steps without one say nothing.
 
     Why it is unsafe:
         A capture that is lost leaves the engine with nothing to replay, and a capture that is
@@ -24,9 +24,9 @@ class CaptureCompletes:
         A capture that records nothing replays nothing, fast.
 
     Goes red when:
-        A window is never ended, its end returns an error, its graph is empty, or there are fewer
-        or more windows than the scenario says. Vacuous when no capture began and none was asked
-        for.
+        A window is never ended or ended twice, its end returns an error, its graph is empty, a
+        second begin is tried on its stream, an end has no begin, or a step has fewer or more
+        windows than it says. Vacuous when no capture began and none was asked for.
 
     How to fix it:
         Look at the first refused call inside the window: that is the cause, the end only reports
@@ -46,32 +46,37 @@ class CaptureCompletes:
         """Broken by the first window that did not complete, or by a wrong number of them."""
         trace = evidence.trace
         windows = trace.windows
-        wanted = evidence.captures_expected
         complete = [window for window in windows if not fault_of(window)]
         figures: dict[str, int | float | str] = {
             "windows": len(windows),
             "nodes": sum(window.nodes or 0 for window in complete),
         }
-        if wanted is not None:
-            figures["expected"] = wanted
         for window in windows:
-            if fault := fault_of(window):
+            fault = fault_of(window) or second_call(trace, window)
+            if fault:
                 return Judgement(
                     verdict=Verdict.BROKEN,
                     reason=fault,
                     figures=figures,
                     witness=(cause_in(trace, window),),
                 )
-        if not windows and not wanted:
-            return Judgement(verdict=Verdict.VACUOUS, reason="no capture began", figures=figures)
-        if wanted is not None and len(windows) != wanted:
+        if stray := stray_end(trace):
+            return Judgement(
+                verdict=Verdict.BROKEN,
+                reason=f"an end without a begin: it returned {stray.error}",
+                figures=figures,
+                witness=(stray,),
+            )
+        if miscount := miscounted(evidence):
             after = f"; the case ended with {evidence.failure}" if evidence.failure else ""
             return Judgement(
                 verdict=Verdict.BROKEN,
-                reason=f"{len(windows)} capture(s), the scenario says {wanted}{after}",
+                reason=f"{miscount}{after}",
                 figures=figures,
                 witness=tuple(trace.events[window.begin] for window in windows),
             )
+        if not windows:
+            return Judgement(verdict=Verdict.VACUOUS, reason="no capture began", figures=figures)
         return Judgement(verdict=Verdict.HELD, figures=figures)
 
 
@@ -86,7 +91,45 @@ def fault_of(window: Window) -> str:
     return ""
 
 
+def second_call(trace: Trace, window: Window) -> str:
+    """A second begin or end of one window, refused or not; empty when there is none."""
+    for event in trace.events:
+        if event.stream != window.stream or not window.spans(event):
+            continue
+        if event.api in BEGIN_APIS:
+            return f"a second begin on the capturing stream returned {event.error}"
+        if event.api == END_API:
+            return f"an end before the end that counted returned {event.error}"
+    return ""
+
+
+def stray_end(trace: Trace) -> Event | None:
+    """An end outside every window: nothing was being captured on its stream."""
+    ends = {window.end for window in trace.windows}
+    for event in trace.events:
+        inside = any(w.spans(event) and w.stream == event.stream for w in trace.windows)
+        # An inert backend answers begin and end with success and opens nothing.
+        if event.api == END_API and event.refused and event.seq not in ends and not inside:
+            return event
+    return None
+
+
+def miscounted(evidence: Evidence) -> str:
+    """A step whose windows are not as many as it says; empty when all are."""
+    for step, wanted in evidence.captures_said.items():
+        phases = {run.phase for run in evidence.runs if run.step == step}
+        count = sum(window.phase in phases for window in evidence.trace.windows)
+        if not wanted.holds(count):
+            return f"step {step} has {count} capture(s), the scenario says {wanted.text}"
+    return ""
+
+
 def cause_in(trace: Trace, window: Window) -> Event:
-    """The first refused call inside a window, or its begin."""
-    refused = (event for event in trace.inside(window) if event.refused)
-    return next(refused, trace.events[window.begin])
+    """The first refused call inside a window, else beside it, else the end, else the begin."""
+    for belongs in (window.inside, window.beside):
+        for event in trace.events:
+            if event.refused and belongs(event):
+                return event
+    if window.end is not None and window.end_error != SUCCESS:
+        return trace.events[window.end]
+    return trace.events[window.begin]

@@ -24,9 +24,10 @@ class NoDriverAllocationInWindow:
         In relaxed mode the call succeeds and nobody is told.
 
     Goes red when:
-        Any allocation is inside a window. It is vacuous unless the pool had been drained of more
-        than zero bytes before the window and the step allocated more than nothing: an engine that
-        never needed memory in this step would pass without having been tested.
+        Any allocation is inside a window. It is vacuous when a window could not have gone red:
+        the pool has to have been drained of more than zero bytes in an earlier step, and in every
+        step that captures the windows have to take memory that this very step fetched from the
+        driver beforehand. An engine that had everything at hand would pass untested.
 
     How to fix it:
         Pre-grow the pool to the demand of the cold step before every capture, whatever the
@@ -60,12 +61,15 @@ class NoDriverAllocationInWindow:
             )
         if not windows:
             return Judgement(verdict=Verdict.VACUOUS, reason="no capture began", figures=figures)
-        if not any(drained_before(trace, w) and per_step[w.phase] for w in windows):
-            return Judgement(
-                verdict=Verdict.VACUOUS,
-                reason="no window opened on a drained pool in a step that allocated at all",
-                figures=figures,
-            )
+        for phase in per_step:
+            of_step = [window for window in windows if window.phase == phase]
+            if reason := untested(trace, of_step):
+                return Judgement(
+                    verdict=Verdict.VACUOUS,
+                    reason=f"step {phase} captured, and {reason}",
+                    figures=figures,
+                    witness=(trace.events[of_step[0].begin],),
+                )
         return Judgement(verdict=Verdict.HELD, figures=figures)
 
 
@@ -74,20 +78,34 @@ def allocations_in(trace: Trace, phase: str) -> int:
     return sum(event.allocates for event in trace.phase(phase))
 
 
-def drained_before(trace: Trace, window: Window) -> bool:
-    """Whether the pool was drained of more than nothing in an earlier step than the window's.
+def untested(trace: Trace, windows: list[Window]) -> str:
+    """Why the windows of one step could not have gone red; empty when they could have."""
+    phase, begin = windows[0].phase, windows[-1].begin
+    earlier = [event for event in trace.events[:begin] if event.phase != phase]
+    before = [e for e in trace.phase(phase) if e.seq < begin and e.allocates and not e.refused]
+    if "pool" not in trace.capabilities:
+        if not any(frees_memory(event) for event in earlier):
+            return "nothing was given back to the driver in an earlier step"
+        return "" if before else "it allocated nothing before its window"
+    taken = [e for w in windows for e in trace.inside(w) if e.api == notes.GOT]
+    pools = {(event.detail or {})["pool"] for event in taken}
+    if not any(drains(event, pools) for event in earlier):
+        return "the pool was not drained in an earlier step"
+    made = {event.allocation for event in before}
+    if not any(event.allocation in made for event in taken):
+        return "its window took nothing that the step had to fetch from the driver"
+    return ""
 
-    Without pool events any driver free of more than nothing counts as the drain.
-    """
-    for event in trace.events[: window.begin]:
-        if event.phase == window.phase:
-            continue
-        if "pool" in trace.capabilities:
-            if event.api == notes.DRAIN and (event.detail or {})["freed_bytes"] > 0:
-                return True
-        elif event.api in FREEING_APIS and not event.refused and event.nbytes > 0:
-            return True
-    return False
+
+def drains(event: Event, pools: set[str]) -> bool:
+    """Whether one of these pools gave memory back to the driver here."""
+    detail = event.detail or {}
+    return event.api == notes.DRAIN and detail["freed_bytes"] > 0 and detail["pool"] in pools
+
+
+def frees_memory(event: Event) -> bool:
+    """Whether the driver got memory back here."""
+    return event.api in FREEING_APIS and not event.refused and event.nbytes > 0
 
 
 def witness_of(trace: Trace, inside: list[Event]) -> tuple[Event, ...]:

@@ -16,10 +16,10 @@ class PregrowIsUsed:
     """Every block that the pre-grow made is taken by the window.
 
     What it checks:
-        The blocks that the pre-grow created before a window, by identity, against the blocks
-        that the window took. Judged where no driver allocation was inside, and only where a
-        scenario names it: with persistent step inputs the window takes less than the cold step
-        did, by design.
+        The blocks that the pre-grow created for a window, by identity and class, against the
+        blocks that the window took in that class. Judged where no driver allocation was inside,
+        and only where a scenario names it: with persistent step inputs the window takes less than
+        the cold step did, by design.
 
     Why it is unsafe:
         A profile that carries demand from another step grows the pool by memory that nobody
@@ -53,33 +53,38 @@ class PregrowIsUsed:
             )
         trace = evidence.trace
         created_blocks = 0
+        since = -1
         for window in trace.windows:
-            taken = {e.allocation for e in trace.inside(window) if e.api == notes.GOT}
-            for note in pre_grows_before(trace, window):
+            taken = {
+                ((event.detail or {})["size_class"], event.allocation)
+                for event in trace.inside(window)
+                if event.api == notes.GOT
+            }
+            for note in pre_grows_between(trace, since, window):
                 for size_class, made in (note.detail or {})["created"].items():
                     created_blocks += len(made)
-                    unused = [block for block in made if block not in taken]
+                    unused = [block for block in made if (size_class, block) not in taken]
                     if unused:
-                        return Judgement(
-                            verdict=Verdict.BROKEN,
-                            reason=f"class {size_class}: {len(made)} block(s) pre-grown, "
-                            f"{len(unused)} never taken by the window",
-                            figures={
-                                "class": size_class,
-                                "created": len(made),
-                                "unused": len(unused),
-                            },
-                            witness=(note,),
-                        )
+                        return _broken(note, size_class, len(made), len(unused))
+            since = window.begin
         if not created_blocks:
             return Judgement(verdict=Verdict.VACUOUS, reason="no pre-grow made a block")
         return Judgement(verdict=Verdict.HELD, figures={"created": created_blocks})
 
 
-def pre_grows_before(trace: Trace, window: Window) -> list[Event]:
-    """The pre-grows of the window's step that ran before it began."""
+def _broken(note: Event, size_class: int, made: int, unused: int) -> Judgement:
+    return Judgement(
+        verdict=Verdict.BROKEN,
+        reason=f"class {size_class}: {made} block(s) pre-grown, {unused} never taken in that class",
+        figures={"class": size_class, "created": made, "unused": unused},
+        witness=(note,),
+    )
+
+
+def pre_grows_between(trace: Trace, since: int, window: Window) -> list[Event]:
+    """The pre-grows of the window's step since an earlier window began."""
     return [
         event
-        for event in trace.events[: window.begin]
+        for event in trace.events[since + 1 : window.begin]
         if event.api == notes.PRE_GREW and event.phase == window.phase
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from capturegate import notes
@@ -12,14 +12,16 @@ from capturegate.gates.capture_completes import CaptureCompletes, fault_of
 from capturegate.run.result import Verdict
 from capturegate.trace import Event, Trace, Window
 
+_TRAFFIC = (notes.GET, notes.PUT)
+
 
 class ProfileCoversWindow:
     """The recorded demand covers the window's real peak in every size class.
 
     What it checks:
-        The profile that was noted before the window, against the highest number of blocks that
-        the window had out at once, class by class. Requests count when they are made, so one that
-        was refused counts too.
+        The profile that was noted for a pool before the window, against the highest number of its
+        blocks that were out at once in the window's time, class by class, whoever took them.
+        Requests count when they are made, so one that was refused counts too.
 
     Why it is unsafe:
         A pre-grow is only as deep as the profile it is given. A profile that is short by one
@@ -49,28 +51,16 @@ class ProfileCoversWindow:
         trace = evidence.trace
         demand_blocks = profiled_blocks = 0
         for window in trace.windows:
-            profile_note = profile_before(trace, window)
-            profile = (profile_note.detail or {})["profile"] if profile_note else {}
-            pool = (profile_note.detail or {})["pool"] if profile_note else None
-            requests = pool_events(trace.inside(window), pool)
-            peaks, breach = peaks_of(requests, profile)
-            demand_blocks += sum(peaks.values())
-            profiled_blocks += sum(profile.values())
-            if breach is not None:
-                detail = breach.detail or {}
-                size_class = detail["size_class"]
-                said = profile.get(size_class, 0) if profile_note else "no profile"
-                return Judgement(
-                    verdict=Verdict.BROKEN,
-                    reason=f"class {size_class} needs {peaks[size_class]} block(s) at once, "
-                    f"the profile says {said}",
-                    figures={
-                        "class": size_class,
-                        "peak": peaks[size_class],
-                        "profile": profile.get(size_class, 0),
-                    },
-                    witness=(breach, profile_note) if profile_note else (breach,),
-                )
+            requests = [e for e in trace.events if window.spans(e) and e.api in _TRAFFIC]
+            for pool in sorted({(e.detail or {})["pool"] for e in requests}):
+                note = profile_before(trace, window, pool)
+                profile = (note.detail or {})["profile"] if note else {}
+                own = [e for e in requests if (e.detail or {})["pool"] == pool]
+                peaks, breach = peaks_of(own, profile)
+                demand_blocks += sum(peaks.values())
+                profiled_blocks += sum(profile.values())
+                if breach is not None:
+                    return _broken(breach, note, peaks, profile)
         figures = {"demand": demand_blocks, "profile": profiled_blocks}
         if any(fault_of(window) for window in trace.windows):
             return Judgement(
@@ -84,24 +74,31 @@ class ProfileCoversWindow:
         return Judgement(verdict=Verdict.HELD, figures=figures)
 
 
-def profile_before(trace: Trace, window: Window) -> Event | None:
-    """The last profile noted in the window's step before it began."""
+def _broken(
+    breach: Event, note: Event | None, peaks: Mapping[int, int], profile: Mapping[int, int]
+) -> Judgement:
+    size_class = (breach.detail or {})["size_class"]
+    said = f"the profile says {profile.get(size_class, 0)}" if note else "no profile was noted"
+    return Judgement(
+        verdict=Verdict.BROKEN,
+        reason=f"class {size_class} needs {peaks[size_class]} block(s) at once, {said}",
+        figures={
+            "class": size_class,
+            "peak": peaks[size_class],
+            "profile": profile.get(size_class, 0),
+        },
+        witness=(breach, note) if note else (breach,),
+    )
+
+
+def profile_before(trace: Trace, window: Window, pool: str) -> Event | None:
+    """The last profile of a pool that was noted in the window's step before it began."""
     for event in reversed(trace.events[: window.begin]):
         if event.phase != window.phase:
             return None
-        if event.api == notes.PROFILE:
+        if event.api == notes.PROFILE and (event.detail or {})["pool"] == pool:
             return event
     return None
-
-
-def pool_events(events: Iterable[Event], pool: str | None) -> list[Event]:
-    """The requests and returns of one pool, or of all when none is named."""
-    return [
-        event
-        for event in events
-        if event.api in (notes.GET, notes.PUT)
-        and (pool is None or (event.detail or {})["pool"] == pool)
-    ]
 
 
 def peaks_of(

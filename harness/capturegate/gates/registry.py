@@ -9,9 +9,14 @@ from capturegate.errors import InputError
 from capturegate.gates.base import Gate
 from capturegate.gates.capture_completes import CaptureCompletes
 from capturegate.gates.driver_allocation import NoDriverAllocationInWindow
+from capturegate.gates.executables_bounded import ExecutablesAreBounded
+from capturegate.gates.later_replays import LaterObservationsReplay
+from capturegate.gates.launched_unproven import NeverLaunchedUnproven
+from capturegate.gates.nothing_left import NothingLeftAtTeardown
 from capturegate.gates.pregrow_used import PregrowIsUsed
 from capturegate.gates.profile_covers import ProfileCoversWindow
 from capturegate.gates.replay_eager import ReplayMatchesEager
+from capturegate.gates.replay_own import ReplayTouchesOnlyItsOwn
 
 _SHIPPED: tuple[Gate, ...] = (
     # Judged in this order: a gate may ask for the verdict of an earlier one.
@@ -20,6 +25,11 @@ _SHIPPED: tuple[Gate, ...] = (
     ProfileCoversWindow(),
     PregrowIsUsed(),
     ReplayMatchesEager(),
+    ReplayTouchesOnlyItsOwn(),
+    LaterObservationsReplay(),
+    NeverLaunchedUnproven(),
+    ExecutablesAreBounded(),
+    NothingLeftAtTeardown(),
 )
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from capturegate.gates.base import Comparison, Evidence, Judgement
 from capturegate.gates.capture_completes import CaptureCompletes
 from capturegate.run.result import Verdict
-from capturegate.trace import Event, Trace
+from capturegate.status import Span
+from capturegate.trace import HARNESS, Event, Trace
 
 LAUNCH_API = "cudaGraphLaunch"
+
+Launches = Mapping[str, list[Event]]
+"""The successful launches of each step run."""
 
 
 class ReplayMatchesEager:
@@ -18,18 +23,19 @@ class ReplayMatchesEager:
 
     What it checks:
         The output rows of every step against an oracle: a second engine with the same history
-        and the same padded sizes that ran first and never captures. The harness poisons the
-        output buffers before each step, and the padding rows must not be read by anybody.
+        and the same padded sizes that ran first and never captures. Outputs, rows and row sizes
+        have to be the same too. The harness poisons the output buffers before each step. After a
+        replay nobody may read the padding rows of its outputs.
 
     Why it is unsafe:
         A graph that reads a stale address, a frozen host value or a recycled buffer replays
         without an error, and the wrong tokens reach a user.
 
     Goes red when:
-        A row differs, a replay fails, or somebody outside the graph reads a padding row of an
-        output. Vacuous when no replayed output was compared, when outputs were not poisoned,
-        when the outputs never changed from replay to replay, or when the oracle's own rows are
-        all zero or not finite.
+        An output differs or is missing, a replay fails, or a padding row is read. Vacuous when no
+        replay wrote a compared output that had been poisoned, when an output did not change
+        between two replays, or when the oracle's rows are all zero or not finite. Unknown when
+        the oracle failed, captured, or has no counterpart of an output.
 
     How to fix it:
         Find the first step that differs: what it reads that the capture did not bake by address
@@ -47,20 +53,19 @@ class ReplayMatchesEager:
 
     def judge(self, evidence: Evidence, params: Mapping[str, Any]) -> Judgement:
         """Broken by the first difference; held only when replays were really compared."""
-        replayed = replays_by_phase(evidence.trace)
-        compared = [
-            c for c in evidence.comparisons if c.phase in replayed and c.rows and c.poisoned
-        ]
-        figures = {"replays": len(replayed), "rows": sum(c.rows for c in compared)}
-        if fault := first_fault(evidence, replayed):
+        launches = launches_by_phase(evidence.trace)
+        compared = [c for c in evidence.comparisons if was_replayed(c, launches, evidence.trace)]
+        figures = {
+            "replays": len({comparison.phase for comparison in compared}),
+            "rows": sum(comparison.rows for comparison in compared),
+        }
+        if not evidence.oracle_error and (fault := first_fault(evidence, launches)):
             reason, witness = fault
             return Judgement(
                 verdict=Verdict.BROKEN, reason=reason, figures=figures, witness=witness
             )
-        if evidence.oracle_error:
-            return Judgement(
-                verdict=Verdict.UNKNOWN, reason=f"the oracle failed: {evidence.oracle_error}"
-            )
+        if launches and (reason := no_reference(evidence)):
+            return Judgement(verdict=Verdict.UNKNOWN, reason=reason, figures=figures)
         if evidence.failure:
             completes = evidence.judged.get(CaptureCompletes.name)
             broken = completes is not None and completes.verdict is Verdict.BROKEN
@@ -75,57 +80,93 @@ class ReplayMatchesEager:
         return Judgement(verdict=Verdict.HELD, figures=figures)
 
 
-def replays_by_phase(trace: Trace) -> dict[str, Event]:
-    """The first replay of each step that had one."""
-    found: dict[str, Event] = {}
+def launches_by_phase(trace: Trace) -> Launches:
+    """The launches of each step run that succeeded."""
+    found: defaultdict[str, list[Event]] = defaultdict(list)
     for event in trace.events:
-        if event.api == LAUNCH_API:
-            found.setdefault(event.phase, event)
+        if event.api == LAUNCH_API and not event.refused:
+            found[event.phase].append(event)
     return found
 
 
-def first_fault(
-    evidence: Evidence, replayed: Mapping[str, Event]
-) -> tuple[str, tuple[Event, ...]] | None:
+def was_replayed(comparison: Comparison, launches: Launches, trace: Trace) -> bool:
+    """Whether a replay of the step wrote all of the compared, poisoned bytes."""
+    if not (comparison.rows and comparison.poisoned and comparison.phase in launches):
+        return False
+    if "accesses" not in trace.capabilities:
+        return True
+    writes = [span for launch in launches[comparison.phase] for span in launch.writes]
+    return covers(writes, comparison.span)
+
+
+def covers(spans: Iterable[Span], wanted: Span) -> bool:
+    """Whether spans together contain all bytes of another one."""
+    allocation, offset, nbytes = wanted
+    reached, end = offset, offset + nbytes
+    for other, start, length in sorted(spans):
+        if other == allocation and start <= reached < start + length:
+            reached = start + length
+    return reached >= end
+
+
+def no_reference(evidence: Evidence) -> str:
+    """Why there is nothing to compare with; empty when there is."""
+    if evidence.oracle_error:
+        return f"the oracle is no reference: {evidence.oracle_error}"
+    for comparison in evidence.comparisons:
+        if comparison.unmatched:
+            return f"the oracle has no {comparison.output} of step {comparison.phase}"
+    return ""
+
+
+def first_fault(evidence: Evidence, launches: Launches) -> tuple[str, tuple[Event, ...]] | None:
     """What breaks the equality first, and the events that show it."""
     for comparison in evidence.comparisons:
-        if comparison.mismatched_rows:
-            launch = replayed.get(comparison.phase)
-            how = "replayed" if launch else "ran"
-            reason = (
-                f"step {comparison.phase} {how}: {comparison.output} differs from the oracle in "
-                f"{len(comparison.mismatched_rows)} of {comparison.rows} row(s), "
-                f"{comparison.first_difference}"
+        replayed = launches.get(comparison.phase, [])
+        if comparison.difference:
+            how = "replayed" if replayed else "ran"
+            return (
+                f"step {comparison.phase} {how}: {comparison.output} {comparison.difference}",
+                tuple(replayed[:1]),
             )
-            return reason, (launch,) if launch else ()
-        if use := pad_use(evidence.trace, comparison):
-            return f"a padding row of {comparison.output} was read", (use,)
+        if replayed and (use := pad_use(evidence.trace, comparison, replayed[-1])):
+            return f"a padding row of {comparison.output} was read after its replay", (use,)
     for run in evidence.runs:
-        if run.raised and run.phase in replayed:
-            launch = replayed[run.phase]
-            return f"the replay of step {run.phase} failed: {evidence.failure}", (launch,)
+        tried = [e for e in evidence.trace.phase(run.phase) if e.api == LAUNCH_API]
+        if run.raised and tried:
+            # The refused launch, if one was; else the last, whose work failed later.
+            cause = next((event for event in tried if event.refused), tried[-1])
+            return f"the replay of step {run.phase} failed: {evidence.failure}", (cause,)
     return None
 
 
-def pad_use(trace: Trace, comparison: Comparison) -> Event | None:
-    """The first read of a padding row of an output by anybody but the graph itself."""
-    for event in trace.phase(comparison.phase):
-        if event.api == LAUNCH_API or not event.reads:
-            continue
-        for allocation, offset, nbytes in event.reads:
-            for pad_allocation, pad_offset, pad_bytes in comparison.pad_spans:
-                overlaps = offset < pad_offset + pad_bytes and pad_offset < offset + nbytes
-                if allocation == pad_allocation and overlaps:
-                    return event
+def pad_use(trace: Trace, comparison: Comparison, launch: Event) -> Event | None:
+    """The first read of a padding row after a replay, until the buffer is written anew."""
+    if not comparison.pad_span[2]:
+        return None
+    for event in trace.events[launch.seq + 1 :]:
+        if any(touches(span, comparison.pad_span) for span in event.writes):
+            return None
+        if event.actor != HARNESS and any(touches(s, comparison.pad_span) for s in event.reads):
+            return event
     return None
+
+
+def touches(span: Span, other: Span) -> bool:
+    """Whether two spans share a byte."""
+    return span[0] == other[0] and span[1] < other[1] + other[2] and other[1] < span[1] + span[2]
 
 
 def emptiness(compared: list[Comparison]) -> str:
     """Why the comparisons show nothing; empty when they do."""
     if not compared:
-        return "no replayed output was poisoned before its replay and compared after it"
-    if len(compared) > 1 and len({comparison.expected_digest for comparison in compared}) == 1:
-        return "the outputs never changed from replay to replay"
-    if degenerate := next((c.degenerate for c in compared if c.degenerate), ""):
-        return f"the oracle's output is {degenerate}"
+        return "no replay wrote an output that was poisoned before and compared after"
+    digests: defaultdict[str, set[str]] = defaultdict(set)
+    for comparison in compared:
+        digests[comparison.output].add(comparison.expected_digest)
+        if comparison.degenerate:
+            return f"the oracle's {comparison.output} is {comparison.degenerate}"
+    for output, found in digests.items():
+        if len(found) < 2:
+            return f"{output} never changed from replay to replay"
     return ""

@@ -2,74 +2,96 @@
 
 from __future__ import annotations
 
+import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 from capturegate.gates.base import Comparison
 from capturegate.run.drive import Snapshot
+from capturegate.status import Span
+
+_FLOATS = {"float16": "e", "float32": "f", "float64": "d"}
+_INTEGERS = {"uint8": "B", "int32": "i", "int64": "q"}
 
 
-def compare(subject: list[Snapshot], oracle: list[Snapshot]) -> list[Comparison]:
-    """One comparison for each output that both have at the same step run."""
-    wanted = {(snapshot.phase, snapshot.output.name): snapshot for snapshot in oracle}
-    found = []
-    for snapshot in subject:
-        reference = wanted.get((snapshot.phase, snapshot.output.name))
-        if reference is not None:
-            found.append(_compare(snapshot, reference))
-    return found
+def compare(
+    subject: Iterable[Snapshot], oracle: Iterable[Snapshot], phases: Iterable[str]
+) -> list[Comparison]:
+    """Every output that either side has in these step runs, in the order of the runs."""
+    mine = {(snapshot.phase, snapshot.output.name): snapshot for snapshot in subject}
+    theirs = {(snapshot.phase, snapshot.output.name): snapshot for snapshot in oracle}
+    order = {phase: number for number, phase in enumerate(phases)}
+    keys = sorted(
+        (key for key in mine.keys() | theirs.keys() if key[0] in order),
+        key=lambda key: (order[key[0]], key[1]),
+    )
+    return [_compare(*key, mine.get(key), theirs.get(key)) for key in keys]
 
 
-def _compare(snapshot: Snapshot, reference: Snapshot) -> Comparison:
-    output = snapshot.output
-    row_bytes = output.row_bytes
-    mismatched = [
-        row
-        for row in range(output.rows)
-        if snapshot.data[row * row_bytes : (row + 1) * row_bytes]
-        != reference.data[row * row_bytes : (row + 1) * row_bytes]
-    ]
+def _compare(
+    phase: str, name: str, snapshot: Snapshot | None, reference: Snapshot | None
+) -> Comparison:
+    output = snapshot.output if snapshot else None
     return Comparison(
-        phase=snapshot.phase,
-        output=output.name,
-        rows=output.rows,
-        mismatched_rows=tuple(mismatched),
-        expected_digest=reference.digest,
-        poisoned=snapshot.poisoned,
-        degenerate=_degenerate(reference),
-        first_difference=_first_difference(snapshot, reference) if mismatched else "",
-        pad_spans=_pad_spans(snapshot),
+        phase=phase,
+        output=name,
+        rows=output.rows if output else 0,
+        span=snapshot.span if snapshot else (0, 0, 0),
+        difference=_difference(snapshot, reference) if reference else "",
+        expected_digest=reference.digest if reference else "",
+        poisoned=snapshot is not None and snapshot.poisoned,
+        unmatched=reference is None,
+        degenerate=_degenerate(reference) if reference else "",
+        pad_span=_pad_span(snapshot) if snapshot else (0, 0, 0),
     )
 
 
-def _floats(data: bytes) -> Iterator[float]:
-    return (value for (value,) in struct.iter_unpack("<f", data[: len(data) // 4 * 4]))
+def _difference(snapshot: Snapshot | None, reference: Snapshot) -> str:
+    """The first difference in words; empty when there is none."""
+    if snapshot is None:
+        return "is missing, the oracle has it"
+    mine, theirs = snapshot.output, reference.output
+    for what in ("rows", "row_bytes", "dtype"):
+        if getattr(mine, what) != getattr(theirs, what):
+            return f"has {what} {getattr(mine, what)}, the oracle's has {getattr(theirs, what)}"
+    if snapshot.data == reference.data:
+        return ""
+    rows = [row for row in range(mine.rows) if snapshot.row(row) != reference.row(row)]
+    at = next(
+        i for i, (a, b) in enumerate(zip(snapshot.data, reference.data, strict=True)) if a != b
+    )
+    row, column = divmod(at, mine.row_bytes)
+    return (
+        f"differs from the oracle in {len(rows)} of {mine.rows} row(s), first at row {row}, "
+        f"byte {column}: {_told(snapshot, at)}, the oracle has {_told(reference, at)}"
+    )
+
+
+def _told(snapshot: Snapshot, at: int) -> str:
+    """The item that a byte belongs to, as its type says."""
+    code = (_FLOATS | _INTEGERS).get(snapshot.output.dtype)
+    if code is None:
+        return f"0x{snapshot.data[at]:02x}"
+    size = struct.calcsize(code)
+    at -= at % size
+    return repr(struct.unpack_from(f"<{code}", snapshot.data, at)[0])
 
 
 def _degenerate(reference: Snapshot) -> str:
-    """Why these rows could not show a difference; outputs are float32."""
+    """Why these rows could not show a difference."""
     if not any(reference.data):
         return "all zero"
-    if any(value != value or abs(value) == float("inf") for value in _floats(reference.data)):
-        return "not finite"
+    code = _FLOATS.get(reference.output.dtype)
+    if code is not None:
+        usable = len(reference.data) // struct.calcsize(code) * struct.calcsize(code)
+        values = struct.iter_unpack(f"<{code}", reference.data[:usable])
+        if not all(math.isfinite(value) for (value,) in values):
+            return "not finite"
     return ""
 
 
-def _first_difference(snapshot: Snapshot, reference: Snapshot) -> str:
-    pairs = zip(snapshot.data, reference.data, strict=False)
-    at = next((i for i, (mine, theirs) in enumerate(pairs) if mine != theirs), None)
-    if at is None:
-        return f"{len(snapshot.data)} bytes against {len(reference.data)}"
-    at -= at % 4
-    row, column = divmod(at, snapshot.output.row_bytes)
-    mine, theirs = (next(_floats(side.data[at : at + 4])) for side in (snapshot, reference))
-    return f"first at row {row}, item {column // 4}: {mine!r}, the oracle has {theirs!r}"
-
-
-def _pad_spans(snapshot: Snapshot) -> tuple[tuple[int, int, int], ...]:
+def _pad_span(snapshot: Snapshot) -> Span:
     output = snapshot.output
-    padding = output.rows_padded - output.rows
-    if padding <= 0:
-        return ()
+    padding = max(output.rows_padded - output.rows, 0)
     start = output.pointer.offset + output.rows * output.row_bytes
-    return ((output.pointer.allocation, start, padding * output.row_bytes),)
+    return output.pointer.allocation, start, padding * output.row_bytes

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 from capturegate.adapter import Adapter
+from capturegate.errors import InputError
 from capturegate.gates.base import Evidence
+from capturegate.gates.replay_eager import LAUNCH_API
 from capturegate.run.compare import compare
 from capturegate.run.drive import Drive, drive, failure_of
 from capturegate.run.engines import describe, fresh_backend, load_adapter
-from capturegate.run.judge import checks_of, judge_gates
+from capturegate.run.judge import account_for, checks_of, judge_gates
 from capturegate.run.request import case_from_request
 from capturegate.run.result import CaseResult, Skip
+from capturegate.scenario.grammar import Expectation
 from capturegate.scenario.model import Case
-from capturegate.trace import Trace
+from capturegate.trace import BEGIN_APIS, Trace
 
 __all__ = ["describe", "judge_case", "run_case"]
 
@@ -48,21 +52,24 @@ def judge_case(case: Case, seed: int = 0) -> CaseResult:
             predicate=case.lane.skip_if, reason=case.lane.reason, judged_in=case.lane.judged_in
         )
         return result
-    oracle, _, _ = _drive_engine(case, adapter_class, seed, oracle=True)
+    oracle, oracle_trace, _ = _drive_engine(case, adapter_class, seed, oracle=True)
     driven, trace, device = _drive_engine(case, adapter_class, seed, oracle=False)
-    failure = driven.failure
+    finished = [run.phase for run in driven.runs if not run.raised]
     evidence = Evidence(
         trace=trace,
         runs=driven.runs,
-        comparisons=compare(driven.snapshots, oracle.snapshots),
-        oracle_error=_text(oracle),
+        comparisons=compare(driven.snapshots, oracle.snapshots, finished),
+        oracle_error=_text(oracle) or replayed_itself(oracle_trace),
         # A case that a require stopped never came to the captures it was to make.
-        captures_expected=None if driven.stopped_by else captures_expected(case),
+        captures_said={} if driven.stopped_by else captures_said(case),
         failure=_text(driven),
     )
-    result.failure = failure
     result.gates = judge_gates(case, evidence, driven.stopped_by)
     result.checks = checks_of(case, driven, result.gates)
+    if driven.failure is not None:
+        result.failure = replace(
+            driven.failure, accounted=account_for(driven.failure, case, result.gates)
+        )
     result.events = len(trace.events)
     result.device = device
     result.duration_s = round(time.perf_counter() - started, 4)
@@ -82,14 +89,16 @@ def _drive_engine(
     try:
         backend.recorder.phase = "0:build"
         adapter = adapter_class(backend, config, oracle=oracle)
-    except Exception as error:
+    except InputError:
+        raise
+    except (Exception, SystemExit) as error:
         driven.failure = failure_of(error, "build")
     else:
-        driven = drive(case, adapter, backend)
+        driven = drive(case, adapter, backend, judging=not oracle)
         backend.recorder.phase = "close"
         try:
             adapter.close()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             driven.failure = driven.failure or failure_of(error, "close")
     trace = backend.trace(pool=adapter_class.tells_pool)
     description = dict(backend.device.description)
@@ -97,15 +106,26 @@ def _drive_engine(
     return driven, trace, description
 
 
-def captures_expected(case: Case) -> int | None:
-    """How many captures the scenario's own `captures` checks add up to; None when it says none."""
-    said = [
-        int(check.expectation.text)
+def captures_said(case: Case) -> dict[str, Expectation]:
+    """What the scenario's `captures` checks say, by step."""
+    return {
+        step.id: check.expectation
         for step in case.scenario.steps
         for check in step.checks
-        if check.counter == "captures" and check.expectation.text.isdigit()
-    ]
-    return sum(said) if said else None
+        if check.counter == "captures"
+    }
+
+
+def replayed_itself(trace: Trace) -> str:
+    """What makes an oracle none: it captured or replayed; empty when it did neither."""
+    for event in trace.events:
+        if event.refused:
+            continue
+        if event.capture and event.api in BEGIN_APIS:
+            return f"it captured in step {event.phase}"
+        if event.api == LAUNCH_API:
+            return f"it replayed in step {event.phase}"
+    return ""
 
 
 def _text(driven: Drive) -> str:

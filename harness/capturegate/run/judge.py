@@ -13,6 +13,7 @@ from capturegate.run.drive import HARNESS_RUN, Drive
 from capturegate.run.result import (
     CheckOutcome,
     CheckResult,
+    Failure,
     FrameRecord,
     GateResult,
     Verdict,
@@ -29,8 +30,9 @@ WITNESS_EVENTS_MAX = 8
 def judge_gates(case: Case, evidence: Evidence, stopped_by: str) -> list[GateResult]:
     """The verdicts of the named gates and of those that judge by default.
 
-    A gate that nobody named and that found nothing to judge is left out: not exercised. They are
-    judged in the registry's order and told in the order of their codes.
+    A gate that nobody named is left out when it found nothing to judge, when this trace cannot
+    show what it needs, or when another gate blocks it: not exercised. One that failed to judge
+    stays. They are judged in the registry's order and told in the order of their codes.
     """
     named = {use.name: use.params for use in case.scenario.gates}
     results = []
@@ -45,9 +47,29 @@ def judge_gates(case: Case, evidence: Evidence, stopped_by: str) -> list[GateRes
                 blocked_by=stopped_by,
             )
         evidence.judged[name] = judgement
-        if name in named or judgement.verdict in (Verdict.HELD, Verdict.BROKEN):
+        if name in named or is_exercised(gate, judgement, evidence):
             results.append(_result(case, name, name in named, judgement, evidence.trace))
     return sorted(results, key=lambda result: all_gates()[result.gate].code)
+
+
+def is_exercised(gate: Gate, judgement: Judgement, evidence: Evidence) -> bool:
+    """Whether a gate that nobody named has something to say of this case."""
+    if judgement.verdict is Verdict.UNKNOWN:
+        return not judgement.blocked_by and gate.needs <= evidence.trace.capabilities
+    return judgement.verdict is not Verdict.VACUOUS
+
+
+def account_for(failure: Failure, case: Case, gates: list[GateResult]) -> bool:
+    """Whether an engine's exception is what the arm expects."""
+    if case.arm.raises:
+        return failure.type == case.arm.raises
+    return any(
+        gate.expected is not Verdict.HELD
+        and gate.as_expected
+        and gate.witness is not None
+        and failure.cuda_error in {f"{e.api} {e.error}" for e in gate.witness.events}
+        for gate in gates
+    )
 
 
 def _judge(gate: Gate, evidence: Evidence, params: Mapping[str, Any]) -> Judgement:

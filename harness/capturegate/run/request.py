@@ -68,6 +68,7 @@ def _arm_to(arm: Arm) -> Json:
         "name": arm.name,
         "config": dict(arm.config),
         "expect": expect,
+        "raises": arm.raises,
         "where": _place(arm.where),
     }
 

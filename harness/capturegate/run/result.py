@@ -83,7 +83,7 @@ class GateResult:
     def as_expected(self) -> bool:
         """Whether the verdict, and the witness where one is expected, are the arm's."""
         if not self.named:
-            return self.verdict is not Verdict.BROKEN
+            return self.verdict is Verdict.HELD
         return self.verdict == self.expected and (
             not self.witness_expected or self._witness_has(self.witness_expected)
         )
@@ -113,12 +113,19 @@ class CheckResult:
 
 @dataclass(slots=True, kw_only=True)
 class Failure:
-    """An exception that ended a case, with the place in the engine that raised it."""
+    """An exception that ended a case, with the place in the engine that raised it.
+
+    `cuda_error` is `api error` of the refused call that it comes from, empty when from none.
+    `accounted` says that the arm expects it: by its type, or because a gate that is broken as
+    expected has that very call in its witness.
+    """
 
     type: str
     message: str
     step: str
     stack: list[FrameRecord] = field(default_factory=list)
+    cuda_error: str = ""
+    accounted: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -164,11 +171,10 @@ class CaseResult:
         """Whether the case is green or, in a red arm, red exactly as expected."""
         if self.skip is not None:
             return True
-        red_as_expected = any(g.expected is not Verdict.HELD and g.as_expected for g in self.gates)
         return (
             not self.harness_error
             and self.judged
-            and (self.failure is None or red_as_expected)
+            and (self.failure is None or self.failure.accounted)
             and all(gate.as_expected for gate in self.gates)
             and all(self.check_as_expected(check) for check in self.checks)
         )

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from capturegate.run.result import CaseResult
+from capturegate.run.result import CaseResult, GateResult, Verdict
 
 
 class ExitCode(enum.IntEnum):
@@ -41,12 +41,23 @@ class Totals:
 
 
 def checks_in(result: CaseResult) -> tuple[int, int]:
-    """How many checks a case passed, and how many it has."""
+    """How many checks a case passed, and how many it came to.
+
+    What an expected break kept from being judged is neither passed nor failed.
+    """
     if result.skip is not None:
         return 0, 0
-    named = [gate.as_expected for gate in result.gates if gate.named]
-    checks = [result.check_as_expected(check) for check in result.checks]
+    named = [g.as_expected for g in result.gates if g.named and not _is_blocked(g)]
+    checks = [
+        check.as_expected
+        for check in result.checks
+        if check.as_expected or not result.check_as_expected(check)
+    ]
     return sum(named) + sum(checks), len(named) + len(checks)
+
+
+def _is_blocked(gate: GateResult) -> bool:
+    return gate.verdict is Verdict.UNKNOWN and gate.as_expected
 
 
 def totals_of(results: Sequence[CaseResult], never_judged: Sequence[str]) -> Totals:
@@ -74,9 +85,16 @@ def totals_of(results: Sequence[CaseResult], never_judged: Sequence[str]) -> Tot
 def never_judged_in(results: Sequence[CaseResult], *, unfiltered: bool) -> list[str]:
     """The skipped cases whose guarantee no other lane judged.
 
-    A skip names the lane that judges instead. That lane's case has to be in the run and to have
-    been judged; only a filtered run may lack it, as a full one is where it shows.
+    A skip names the lane that judges instead. That lane's case has to be in the run, and each gate
+    that it names has to have come to held or broken in this arm or another one; only a filtered
+    run may lack it, as a full one is where it shows.
     """
+    settled = {
+        (r.scenario, r.lane, r.backend, gate.gate)
+        for r in results
+        for gate in r.gates
+        if gate.verdict in (Verdict.HELD, Verdict.BROKEN)
+    }
     by_place = {(r.scenario, r.arm, r.lane, r.backend): r for r in results}
     found = []
     for result in results:
@@ -84,7 +102,15 @@ def never_judged_in(results: Sequence[CaseResult], *, unfiltered: bool) -> list[
             continue
         place = (result.scenario, result.arm, result.skip.judged_in, result.backend)
         other = by_place.get(place)
-        if unfiltered if other is None else not (other.skip is None and other.judged):
+        if other is None:
+            lost = unfiltered
+        else:
+            lost = not other.judged or any(
+                (other.scenario, other.lane, other.backend, gate.gate) not in settled
+                for gate in other.gates
+                if gate.named
+            )
+        if lost:
             found.append(result.case)
     return found
 

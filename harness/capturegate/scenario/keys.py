@@ -10,7 +10,7 @@ SCENARIO_KEYS = frozenset(
 REQUIRED_KEYS = ("scenario", "about", "engine", "steps")
 STEP_KEYS = frozenset({"check", "id", "require", "times"})
 """The keys of a step that are not arguments of its verb."""
-ARM_KEYS = frozenset({"expect"})
+ARM_KEYS = frozenset({"expect", "raises"})
 """The keys of an arm that are not overrides of the configuration."""
 EXPECT_KEYS = frozenset({"verdict", "witness"})
 LANE_KEYS = frozenset({"env", "judged_in", "reason", "skip_if"})

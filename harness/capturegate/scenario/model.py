@@ -67,12 +67,17 @@ class Expect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """One variant of the configuration, and the verdicts that are expected of it."""
+    """One variant of the configuration, and the verdicts that are expected of it.
+
+    `raises` is the type of an engine's own exception that is expected to end the case. An
+    exception that comes from the refused call in an expected gate's witness needs no mention.
+    """
 
     name: str
     config: Mapping[str, Any]
     expect: Mapping[str, Expect]
     where: Location
+    raises: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

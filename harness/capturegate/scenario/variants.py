@@ -62,8 +62,11 @@ def _arm(name: str, node: Node, problems: Problems) -> Arm:
         for gate, body in expected.items()
         if (found := problems.take(None, _expect, gate, body, problems)) is not None
     }
+    raises = ""
+    if "raises" in entries:
+        raises = problems.take("", entries["raises"].word, "'raises'", WORD, WORD_SPELLED)
     config = {key: body.plain() for key, body in entries.items() if key not in ARM_KEYS}
-    return Arm(name=name, config=config, expect=expect, where=node.key_where)
+    return Arm(name=name, config=config, expect=expect, where=node.key_where, raises=raises)
 
 
 def _expect(gate: str, node: Node, problems: Problems) -> Expect:

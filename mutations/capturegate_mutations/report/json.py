@@ -24,6 +24,7 @@ def as_json(sheet: Sheet) -> str:
             "proved": sum(row.proof is Proof.PROVED for row in sheet.rows),
             "cases": sheet.cases,
             "mutants_run": sheet.mutants,
+            "cases_run": sheet.cases_run,
             "workers": sheet.workers,
             "mutants_s": round(sheet.mutants_s, 3),
             "duration_s": round(sheet.duration_s, 3),

@@ -55,6 +55,8 @@ def _section(row: Row) -> Iterable[str]:
     if figures := [(f, text) for f in row.figures if (text := figure_text(f))]:
         yield from ("", "Figures:", "")
         yield from (f"- `{f.case}` {f.gate}: {text}" for f, text in figures)
+    if row.cases:
+        yield from ("", f"{row.cases_run} of {row.cases} cases ran, the flip reaches no other.")
     yield from ("", f"Run again: `{row.rerun}`")
 
 

@@ -14,12 +14,13 @@ from capturegate_mutations.verdict import Proof
 class Sheet:
     """The rows of a run in the order of their plans, and what the run took.
 
-    `mutants` counts those that ran now, `duration_s` is the whole run's wall time and
-    `mutants_s` the part of it that went into mutants.
+    `mutants` counts those that ran now and `cases_run` their cases. `duration_s` is the whole
+    run's wall time and `mutants_s` the part of it that went into mutants.
     """
 
     rows: list[Row] = field(default_factory=list)
     cases: int = 0
+    cases_run: int = 0
     mutants: int = 0
     workers: int = 0
     duration_s: float = 0.0
@@ -44,6 +45,8 @@ def closing_line(sheet: Sheet) -> str:
     parts += [f"{n} {proof}" for proof, n in counts.items() if n and proof is not Proof.PROVED]
     rate = sheet.mutants / sheet.mutants_s if sheet.mutants_s else 0.0
     speed = f"{sheet.mutants} mutants x {sheet.cases} cases in {sheet.mutants_s:.1f} s"
+    if sheet.mutants:
+        speed += f", {sheet.cases_run} of {sheet.mutants * sheet.cases} had to run"
     whole = f"{rate:.1f} mutants/s · whole sheet {sheet.duration_s:.1f} s, {sheet.workers} workers"
     return f"{' | '.join(parts)} · {speed} · {whole}"
 

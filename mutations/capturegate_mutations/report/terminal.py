@@ -63,6 +63,7 @@ def _print_row(console: Console, row: Row) -> None:
         green = "{0[0]} of {0[1]}".format
         checks = f"{green(row.checks_baseline)} green, mutant {green(row.checks_mutant)}"
         _line(console, f"  checks    baseline {checks}")
+        _line(console, f"  cases     {row.cases_run} of {row.cases} ran, the flip reaches no other")
     _line(console, f"  again     {row.rerun}", "cyan")
     _line(console, "")
 

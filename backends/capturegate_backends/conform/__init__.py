@@ -1,0 +1,1 @@
+"""Compares backends by call programs: against recordings, and against each other."""

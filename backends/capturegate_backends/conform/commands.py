@@ -1,0 +1,160 @@
+"""The commands `capturegate conform` and `capturegate fuzz`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from capturegate.errors import InputError
+
+if TYPE_CHECKING:
+    from capturegate_backends.conform.compare import Comparison
+    from capturegate_backends.conform.ledger import FuzzRun
+
+_PATH = click.Path(path_type=Path)
+_SHOWN_MAX = 12
+AS_EXPECTED, NOT_AS_EXPECTED, NOTHING_JUDGED = 0, 1, 5
+
+
+@click.command()
+@click.option("--backend", default="fake", show_default=True, help="Backend to compare or record.")
+@click.option(
+    "--recording", "recordings", multiple=True, type=_PATH, help="Recordings; default: the shipped."
+)
+@click.option("--record", "record_to", type=_PATH, help="Record the corpus to this file instead.")
+@click.option("--ledger", "ledger_at", type=_PATH, help="Fuzzing ledger for the page.")
+@click.option("--page", "page_to", type=_PATH, help="Write the conformance page as Markdown.")
+@click.option("--json", "json_to", default="", help="Write JSON to a file, or to - .")
+@click.option("--processes", default=2, show_default=True, type=click.IntRange(1, 128))
+def conform(
+    backend: str,
+    recordings: tuple[Path, ...],
+    record_to: Path | None,
+    ledger_at: Path | None,
+    page_to: Path | None,
+    json_to: str,
+    processes: int,
+) -> int:
+    """Compare a backend with recordings of a real device, or make a recording."""
+    if record_to is not None:
+        return _record(backend, record_to, processes)
+    from capturegate_backends.conform.compare import compare_with
+    from capturegate_backends.truth.recordings import read_recording, shipped
+
+    read = {path.name: read_recording(path) for path in recordings or shipped()}
+    comparison = compare_with(backend, [c for one in read.values() for c in one.cases])
+    if page_to is not None:
+        from capturegate_backends.conform.ledger import Ledger, load_ledger
+        from capturegate_backends.conform.page import page
+
+        ledger = load_ledger(ledger_at) if ledger_at is not None else Ledger()
+        _write(page_to, page(read, comparison, ledger))
+    about = {name: one.description for name, one in read.items()}
+    return _publish(backend, comparison, about, json_to)
+
+
+@click.command()
+@click.option("--backend", default="cupy", show_default=True, help="Backend to hold the fake to.")
+@click.option("--seconds", default=60.0, show_default=True, type=click.FloatRange(1))
+@click.option(
+    "--seed", type=click.IntRange(0), help="First seed; default: after the ledger's last."
+)
+@click.option("--processes", default=2, show_default=True, type=click.IntRange(1, 128))
+@click.option("--ledger", "ledger_at", type=_PATH, help="Add counts and differences to this file.")
+def fuzz(
+    backend: str, seconds: float, seed: int | None, processes: int, ledger_at: Path | None
+) -> int:
+    """Run random call programs on the fake and on a device, and compare what they show."""
+    from capturegate_backends.conform.devices import check_backend
+    from capturegate_backends.conform.fuzz import fuzz as run_fuzz
+    from capturegate_backends.conform.ledger import Ledger, load_ledger
+
+    check_backend(backend)
+    ledger = load_ledger(ledger_at) if ledger_at is not None else Ledger()
+    first = ledger.next_seed if seed is None else seed
+    result = run_fuzz(backend, seconds, first, processes)
+    ledger.add(result, seed=first, seconds=seconds, processes=processes)
+    if ledger_at is not None:
+        ledger.save(ledger_at)
+    run = ledger.runs[-1]
+    _say_fuzz(run)
+    for kind, times in result.kinds.most_common(_SHOWN_MAX):
+        click.echo(f"  {times:6}  {kind}")
+    for one in result.lost[:_SHOWN_MAX]:
+        click.echo(f"  lost: seed {first + one.job}, exit code {one.exit_code}")
+    if not run.programs:
+        return NOTHING_JUDGED
+    return NOT_AS_EXPECTED if run.differences or run.lost else AS_EXPECTED
+
+
+def _say_fuzz(run: FuzzRun) -> None:
+    click.echo(
+        f"programs: {run.programs} | {run.differences} differ | {run.lost} lost"
+        f" · seeds {run.seed} to {run.next_seed - 1}"
+    )
+
+
+def _record(backend: str, path: Path, processes: int) -> int:
+    from capturegate_backends.conform.devices import check_backend
+    from capturegate_backends.conform.record import record
+
+    check_backend(backend)
+    cases, lost = record(backend, path, processes)
+    click.echo(f"recorded: {cases} programs | {len(lost)} lost")
+    for name, one in lost[:_SHOWN_MAX]:
+        click.echo(f"  lost: {name}, exit code {one.exit_code}")
+    if not cases:
+        return NOTHING_JUDGED
+    return NOT_AS_EXPECTED if lost else AS_EXPECTED
+
+
+def _publish(
+    backend: str, comparison: Comparison, about: Mapping[str, object], json_to: str
+) -> int:
+    differ = len(comparison.mismatches)
+    if json_to:
+        import json
+
+        data = {
+            "backend": backend,
+            "recordings": about,
+            "programs": comparison.cases,
+            "differences": [
+                {
+                    "kind": one.kind,
+                    "name": one.case.name,
+                    "program": one.case.program,
+                    "expected": one.case.observation.as_data(),
+                    "actual": one.actual.as_data() if one.actual else None,
+                }
+                for one in comparison.mismatches
+            ],
+        }
+        text = json.dumps(data, indent=1) + "\n"
+        if json_to == "-":
+            click.echo(text, nl=False)
+        else:
+            _write(Path(json_to), text)
+    if json_to != "-":
+        first: dict[str, str] = {}
+        for one in comparison.mismatches:
+            first.setdefault(one.kind, one.case.name)
+        for kind, times in comparison.kinds.most_common(_SHOWN_MAX):
+            click.echo(f"  {times:6}  {kind}  (first: {first[kind]})")
+        click.echo(
+            f"programs: {comparison.cases} | {comparison.cases - differ} as recorded"
+            f" | {differ} differ"
+        )
+    if not comparison.cases:
+        return NOTHING_JUDGED
+    return NOT_AS_EXPECTED if differ else AS_EXPECTED
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", where=str(path)) from error

@@ -1,0 +1,1 @@
+"""The real backend, through CuPy and cuda-python."""

@@ -1,0 +1,64 @@
+"""CG008: no executable is launched before what it holds has run directly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from capturegate.gates.base import Evidence, Judgement
+from capturegate.gates.graph_cache import history
+from capturegate.run.result import Verdict
+
+
+class NeverLaunchedUnproven:
+    """An executable is launched only when what it now holds has run directly before.
+
+    What it checks:
+        Every launch of an executable of a graph cache. What it holds, properties included, has
+        to have run directly in an earlier observation: the cache said so, and calls outside of a
+        capture show it. An update makes an executable hold something else, until the cache tells
+        what.
+
+    Why it is unsafe:
+        A capture does not execute anything. An executable whose work never ran the ordinary way
+        is used for the first time by a user's request, and what is wrong with it is in the
+        answer.
+
+    Goes red when:
+        An executable is launched in the observation that it was made for, or after an update
+        without a direct run of the same. Vacuous when no executable of a cache was launched.
+
+    How to fix it:
+        Run the first observation directly, also the first one whose properties changed; make or
+        update the executable beside it, and launch it from the next observation on.
+
+    Proven by:
+        prompt-launched-after-update, prompt-first-observation-launched.
+    """
+
+    code: ClassVar[str] = "CG008"
+    name: ClassVar[str] = "never-launched-unproven"
+    needs: ClassVar[frozenset[str]] = frozenset()
+    params: ClassVar[Mapping[str, type]] = {}
+    by_default: ClassVar[bool] = True
+
+    def judge(self, evidence: Evidence, params: Mapping[str, Any]) -> Judgement:
+        """Broken by the first launch of what had never run directly."""
+        found = history(evidence.trace)
+        figures = {"launches": found.launches, "unproven": len(found.unproven)}
+        if found.unproven:
+            launch, held = found.unproven[0]
+            said = f"{held}, which had not run directly" if held else "nobody knows what"
+            return Judgement(
+                verdict=Verdict.BROKEN,
+                reason=f"executable {launch.handle} was launched holding {said}",
+                figures=figures,
+                witness=(launch,),
+            )
+        if not found.launches:
+            return Judgement(
+                verdict=Verdict.VACUOUS,
+                reason="no executable of a graph cache was launched",
+                figures=figures,
+            )
+        return Judgement(verdict=Verdict.HELD, figures=figures)

@@ -1,0 +1,102 @@
+"""CG011: after the teardown nothing is left."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from capturegate.gates.base import Evidence, Judgement
+from capturegate.run.result import Verdict
+from capturegate.trace import ENGINE, Event, Trace
+
+_MADE_BY_HANDLE = {
+    "cudaGraphInstantiate": "executable",
+    "cudaStreamCreateWithFlags": "stream",
+    "cudaEventCreate": "event",
+    "cudaGraphCreate": "graph",
+    "cudaStreamEndCapture": "graph",
+}
+_GONE_BY_HANDLE = {
+    "cudaGraphExecDestroy": "executable",
+    "cudaEventDestroy": "event",
+    "cudaGraphDestroy": "graph",
+}
+_MADE_BY_ALLOCATION = {
+    "cudaMalloc": "device block",
+    "cudaMallocAsync": "device block",
+    "cudaMallocManaged": "managed block",
+    "cudaMallocHost": "pinned host block",
+}
+_GONE_BY_ALLOCATION = frozenset({"cudaFree", "cudaFreeAsync", "cudaFreeHost"})
+
+
+class NothingLeftAtTeardown:
+    """What an engine made during its life is gone when it has been closed.
+
+    What it checks:
+        Executables, graphs, streams, events, device memory and pinned memory: everything that
+        was made, outside of a capture, against what was destroyed or freed until the end of the
+        case. A block that is still pinned for a graph shows as device memory that stays.
+
+    Why it is unsafe:
+        A server that reloads a model, or a worker that restarts its engine in one process, loses
+        what was left behind each time, and an executable that lives on keeps pool blocks that
+        nobody can take back.
+
+    Goes red when:
+        Something was made and is still there. Vacuous when nothing was made.
+
+    How to fix it:
+        Close in the order graphs, blocks, streams; unpin a graph's blocks when it is dropped,
+        and drain each pool last. Do it on the failure path too.
+
+    Proven by:
+        server-keeps-its-stream.
+    """
+
+    code: ClassVar[str] = "CG011"
+    name: ClassVar[str] = "nothing-left-at-teardown"
+    needs: ClassVar[frozenset[str]] = frozenset({"allocations"})
+    params: ClassVar[Mapping[str, type]] = {}
+    by_default: ClassVar[bool] = False
+
+    def judge(self, evidence: Evidence, params: Mapping[str, Any]) -> Judgement:
+        """Broken by whatever is left; the witness shows what made it."""
+        made, left = lives(evidence.trace)
+        figures = {"made": made, "left": len(left)}
+        if left:
+            kinds = Counter(kind for kind, _ in left)
+            said = ", ".join(f"{count} {kind}(s)" for kind, count in sorted(kinds.items()))
+            return Judgement(
+                verdict=Verdict.BROKEN,
+                reason=f"{said} left at teardown",
+                figures=figures,
+                witness=tuple(event for _, event in left),
+            )
+        if not made:
+            return Judgement(verdict=Verdict.VACUOUS, reason="nothing was made", figures=figures)
+        return Judgement(verdict=Verdict.HELD, figures=figures)
+
+
+def lives(trace: Trace) -> tuple[int, list[tuple[str, Event]]]:
+    """How much was made, and what of it is left, each with its kind and the call that made it."""
+    there: dict[tuple[str, int | str], tuple[str, Event]] = {}
+    made = 0
+    for event in trace.events:
+        if event.refused or event.actor != ENGINE:
+            continue
+        if kind := _MADE_BY_HANDLE.get(event.api):
+            if event.handle:
+                there[kind, event.handle] = kind, event
+                made += 1
+        elif kind := _GONE_BY_HANDLE.get(event.api):
+            there.pop((kind, event.handle), None)
+        elif event.api == "cudaStreamDestroy":
+            there.pop(("stream", event.stream), None)
+        elif (kind := _MADE_BY_ALLOCATION.get(event.api)) and not event.capture:
+            there["memory", event.allocation] = kind, event
+            made += 1
+        elif event.api in _GONE_BY_ALLOCATION:
+            there.pop(("memory", event.allocation), None)
+    return made, list(there.values())

@@ -1,0 +1,208 @@
+"""Prompt passes: a prompt in parts, each run through the graph cache."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from capturegate.backend import Array, Backend, Stream
+from capturegate_reference.inputs import (
+    Batch,
+    Entry,
+    HostVectors,
+    StepInputs,
+    StepShape,
+    pack,
+    take_inputs,
+)
+from capturegate_reference.model import Model
+from capturegate_reference.pool import Block, DevicePool
+from capturegate_reference.prompt_cache import PromptGraphCache
+from capturegate_reference.prompt_graph import Observation, prompt_nodes
+from capturegate_reference.scratch import scope
+from capturegate_reference.sizes import ModelSizes
+from capturegate_reference.slots import Logits
+
+
+class PromptText:
+    """A request's tokens in host memory of its own, wherever that happens to be."""
+
+    def __init__(self, backend: Backend, tokens: Sequence[int]) -> None:
+        self.length = len(tokens)
+        self._backend = backend
+        self._pointer = backend.pageable(4 * self.length)
+        backend.host_write(self._pointer, np.array(tokens, np.int32).tobytes())
+
+    def part(self, start: int, end: int) -> tuple[tuple[int, ...], int]:
+        """Some of the tokens, and where they lie."""
+        at = self._pointer.at(4 * start)
+        data = self._backend.host_read(at, 4 * (end - start))
+        return tuple(int(token) for token in np.frombuffer(data, np.int32)), at.address
+
+
+class PromptRoom:
+    """The persistent memory of prompt passes, for up to so many rows.
+
+    Every pass uses the beginning of it, so the addresses that passes of one shape bake stay the
+    same until a longer part needs more room.
+
+    Attributes:
+        logits: one row of scores for each token.
+        tap: the residual stream that a tapped pass leaves.
+    """
+
+    def __init__(
+        self, backend: Backend, pool: DevicePool, sizes: ModelSizes, rows: int, number: int
+    ) -> None:
+        self._blocks: list[Block] = []
+        self._pool = pool
+        self._sizes = sizes
+        self.rows = rows
+        self.number = number
+        shape = StepShape(requests=1, rows=rows, columns=sizes.columns)
+        self.host = HostVectors(backend, shape.nbytes)
+        self._inputs = take_inputs(self._take, shape, sizes.half)
+        self._hidden = self._take((rows, sizes.hidden), "float32")
+        self.logits = self._take((rows, sizes.vocab), "float32")
+        self.tap = self._take((rows, sizes.hidden), "float32")
+
+    @property
+    def addresses(self) -> tuple[int, ...]:
+        """Everything that a pass bakes of this room."""
+        return (self.number, *(block.pointer.address for block in self._blocks))
+
+    def inputs(self, rows: int) -> StepInputs:
+        """The inputs of a pass."""
+        large = self._inputs
+        return StepInputs(
+            tokens=_first(large.tokens, rows),
+            positions=_first(large.positions, rows),
+            slots=_first(large.slots, rows),
+            lengths=_first(large.lengths, rows),
+            requests=_first(large.requests, rows),
+            tables=large.tables,
+            cos=_first(large.cos, rows),
+            sin=_first(large.sin, rows),
+        )
+
+    def hidden(self, rows: int) -> Array:
+        """The residual stream of a pass."""
+        return _first(self._hidden, rows)
+
+    def scores(self, rows: int) -> Array:
+        """The logits of a pass."""
+        return _first(self.logits, rows)
+
+    def close(self) -> None:
+        """Give everything back."""
+        for block in self._blocks:
+            self._pool.put(block)
+        self._blocks.clear()
+        self.host.close()
+
+    def _take(self, extents: tuple[int, ...], dtype: str) -> Array:
+        block = self._pool.get(4 * math.prod(extents))
+        self._blocks.append(block)
+        return block.pointer.array(extents, dtype)
+
+
+class PromptRunner:
+    """Runs prompts part by part.
+
+    Attributes:
+        cache: the graphs of parts that were run before.
+        room: persistent memory as large as the longest part so far; None before the first.
+        parts: how many parts ran.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        model: Model,
+        cache: PromptGraphCache,
+        *,
+        stream: Stream,
+        scratch: DevicePool,
+        persistent: DevicePool,
+        part_tokens: int,
+    ) -> None:
+        self.cache = cache
+        self.room: PromptRoom | None = None
+        self.parts = 0
+        self._backend = backend
+        self._model = model
+        self._stream = stream
+        self._scratch = scratch
+        self._persistent = persistent
+        self._part_tokens = part_tokens
+        self._rooms = 0
+
+    def run(
+        self, text: PromptText, pages: tuple[int, ...], start: int = 0, *, tap: bool = False
+    ) -> Logits:
+        """Fill the pages from a position on; the logits of the last part, one row a token."""
+        logits = None
+        for begin in range(start, text.length, self._part_tokens):
+            end = min(begin + self._part_tokens, text.length)
+            logits = self._run_part(text, pages, begin, end, tap)
+        if logits is None:
+            raise ValueError(f"a prompt of {text.length} tokens has none from {start} on")
+        return logits
+
+    def close(self) -> None:
+        """Drop the graphs, then what they write to."""
+        self._backend.stream_synchronize(self._stream)
+        self.cache.close()
+        if self.room is not None:
+            self.room.close()
+            self.room = None
+
+    def _run_part(
+        self, text: PromptText, pages: tuple[int, ...], begin: int, end: int, tap: bool
+    ) -> Logits:
+        sizes, rows, last = self._model.sizes, end - begin, end == text.length
+        tokens, source = text.part(begin, end)
+        room = self._room(rows)
+        shape = StepShape(requests=1, rows=rows, columns=sizes.columns)
+        entry = Entry(tokens=tokens, position=begin, pages=pages)
+        batch = Batch(entries=(entry,), columns=sizes.columns)
+        room.host.refresh(pack(batch, shape, sizes.page_tokens))
+        inputs, hidden = room.inputs(rows), room.hidden(rows)
+
+        def work() -> None:
+            with scope(self._scratch):
+                self._model.upload(room.host, inputs, self._stream)
+                scores = room.scores(rows) if last else None
+                self._model.forward(inputs, hidden, scores, self._stream)
+                if tap:
+                    self._backend.memcpy_async(
+                        room.tap.pointer, hidden.pointer, hidden.nbytes, self._stream
+                    )
+
+        observation = Observation(
+            nodes=prompt_nodes(sizes, rows, logits=last, tap=tap),
+            properties=room.addresses,
+            source=source,
+        )
+        self.cache.run(observation, work)
+        room.host.mark_uploaded(self._stream)
+        self.parts += 1
+        return Logits(pointer=room.logits.pointer, rows=rows, rows_padded=rows)
+
+    def _room(self, rows: int) -> PromptRoom:
+        room = self.room
+        if room is None or room.rows < rows:
+            if room is not None:
+                self._backend.stream_synchronize(self._stream)
+                room.close()
+            self._rooms += 1
+            room = self.room = PromptRoom(
+                self._backend, self._persistent, self._model.sizes, rows, self._rooms
+            )
+        return room
+
+
+def _first(array: Array, rows: int) -> Array:
+    return Array(array.pointer, (rows, *array.shape[1:]), array.dtype)

@@ -1,0 +1,281 @@
+"""What the server shows to scenarios. The event loop runs while a verb does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from capturegate.adapter import Facts, Output, verb
+from capturegate.backend import Backend, CaptureMode, Pointer
+from capturegate_reference.adapters import pool_bypassed
+from capturegate_reference.configuration import choice
+
+if TYPE_CHECKING:
+    from capturegate_reference.scheduler import ServedRequest
+
+WARM_UP_SIZES = (1, 2, 4, 8)
+_UNDER_BYPASS = {"decline": False, "attempt": True}
+_COUNTERS = (
+    "captures",
+    "replays",
+    "cold_steps",
+    "eager_steps",
+    "declined",
+    "steps",
+    "prefix_hits",
+    "prefix_tokens",
+    "exhausted",
+    "preempted",
+    "evictions",
+    "overtakes",
+    "discontinuities",
+    "guessed_right",
+    "prompt.seeded",
+    "prompt.replayed",
+    "prompt.released",
+)
+
+
+class ServerAdapter:
+    """A server and its clients."""
+
+    config_keys: ClassVar[Mapping[str, tuple[type, Any]]] = {
+        "model": (str, "dense"),
+        "layers": (int, 2),
+        "heads": (int, 4),
+        "kv_heads": (int, 2),
+        "head_dim": (int, 12),
+        "mlp_width": (int, 104),
+        "vocab": (int, 48),
+        "page_tokens": (int, 8),
+        "columns": (int, 8),
+        "pages": (int, 80),
+        "running_max": (int, 8),
+        "scheduling": (str, "fifo"),
+        "prefix_caching": (bool, False),
+        "speculation": (bool, False),
+        "async_executor": (bool, False),
+        "decode_graph": (bool, True),
+        "prompt_graphs": (bool, False),
+        "part_tokens": (int, 16),
+        "capture_mode": (str, "thread_local"),
+        "capture_under_bypass": (str, "decline"),
+    }
+    predicates: ClassVar[Mapping[str, Callable[[], bool]]] = {
+        "pool.bypassed": lambda: pool_bypassed()
+    }
+    tells_pool: ClassVar[bool] = True
+
+    def __init__(self, backend: Backend, config: Mapping[str, Any], *, oracle: bool) -> None:
+        from capturegate_reference.decode import DecodeConfig
+        from capturegate_reference.prompt_cache import PromptCacheConfig
+        from capturegate_reference.scheduler import Policy
+        from capturegate_reference.server import Server
+        from capturegate_reference.server_core import ServerConfig, ServerCore
+        from capturegate_reference.serving import CoreConfig
+        from capturegate_reference.sizes import ModelSizes
+        from capturegate_reference.switches import switches
+
+        names = ModelSizes.__dataclass_fields__.keys() & config.keys()
+        self._sizes = ModelSizes(kind=config["model"], **{name: config[name] for name in names})
+        mode = choice("capture_mode", config, {mode.value: mode for mode in CaptureMode})
+        prompt_graphs = config["prompt_graphs"] or switches().prompt_graph_capture_seed
+        self._core = ServerCore(
+            backend,
+            self._sizes,
+            ServerConfig(
+                core=CoreConfig(
+                    decode=DecodeConfig(
+                        max_num_seqs=config["running_max"],
+                        graphs=config["decode_graph"] and switches().decode_graph,
+                        async_executor=config["async_executor"] or switches().async_executor,
+                        capture_mode=mode,
+                        capture_under_bypass=choice("capture_under_bypass", config, _UNDER_BYPASS),
+                        always_cold=oracle,
+                    ),
+                    prompt=PromptCacheConfig(
+                        enabled=prompt_graphs and not oracle, capture_mode=mode
+                    ),
+                    pages=config["pages"],
+                    part_tokens=config["part_tokens"],
+                ),
+                running_max=config["running_max"],
+                policy=choice("scheduling", config, {policy.value: policy for policy in Policy}),
+                prefix_caching=config["prefix_caching"],
+                speculate=config["speculation"],
+            ),
+        )
+        self._backend = backend
+        self._oracle = oracle
+        self._server = Server(self._core)
+        self._loop = asyncio.Runner()
+        self._served: list[ServedRequest] = []
+        self._drawn = 0
+        self._decoded = False
+
+    @verb
+    def warm_up(self, concurrency: int = 8, rounds: int = 2) -> Facts:
+        """Serve as many requests at once as each warm-up size, all sizes once in each round."""
+        tally: Counter[str] = Counter()
+        for _ in range(rounds):
+            for size in WARM_UP_SIZES:
+                if size <= concurrency:
+                    tally += self._serve(self._prompts(size, 1, 0, 5, 0), size, 2, [])
+        return self._told(tally)
+
+    @verb
+    def serve(
+        self,
+        requests: int,
+        concurrency: int = 8,
+        families: int = 1,
+        shared_tokens: int = 0,
+        own_tokens: int = 6,
+        spread: int = 3,
+        new_tokens: int = 4,
+    ) -> Facts:
+        """Serve requests, so many at once."""
+        prompts = self._prompts(requests, families, shared_tokens, own_tokens, spread)
+        return self._told(self._serve(prompts, concurrency, new_tokens, self._served))
+
+    @verb
+    def drain(self) -> Facts:
+        """Give all free scratch of decode steps to the driver."""
+        self._decoded = False
+        return {"freed_bytes": self._core.core.pool.drain()}
+
+    @verb
+    def compare(self) -> Facts:
+        """Run every request that was served, but for the warm-up, alone, and compare the tokens."""
+        from capturegate_reference.one_request import OneRequest
+
+        self._decoded = False
+        if self._oracle:
+            # It is a reference itself, and nobody asks what it compares.
+            return {}
+        alone = OneRequest(self._backend, self._sizes)
+        agreeing = sum(alone.agrees(request) for request in self._served)
+        alone.close()
+        return {"agreeing": agreeing, "differing": len(self._served) - agreeing}
+
+    @verb
+    def shutdown(self, in_flight: int = 0) -> Facts:
+        """Shut the server down while requests are in flight."""
+        prompts = list(self._prompts(in_flight, 1, 0, 6, 3))
+        return self._told(self._loop.run(self._shut_down(prompts)))
+
+    def counters(self) -> Mapping[str, int]:
+        """What the server, its decode driver and its prompt graphs count, from 0."""
+        ring = sum(slot.inputs is not None for slot in self._core.core.driver.slots)
+        return dict.fromkeys(_COUNTERS, 0) | dict(self._core.figures) | {"ring_slots": ring}
+
+    def outputs(self) -> Sequence[Output]:
+        """The logits of the decode step that the last verb ended with."""
+        logits = self._core.core.logits
+        if logits is None or not self._decoded or self._server.stopped is not None:
+            return ()
+        return (
+            Output(
+                name="logits",
+                pointer=logits.pointer,
+                row_bytes=4 * self._sizes.vocab,
+                rows=logits.rows,
+                rows_padded=logits.rows_padded,
+            ),
+        )
+
+    def buffers(self) -> Sequence[Pointer]:
+        """What replays write logits to."""
+        return self._core.core.retained
+
+    def close(self) -> None:
+        """Shut the server down, then let go of everything."""
+        try:
+            self._loop.run(self._server.shutdown())
+        finally:
+            self._loop.close()
+            self._core.close()
+
+    def _prompts(
+        self, requests: int, families: int, shared: int, own: int, spread: int
+    ) -> Iterable[tuple[int, ...]]:
+        from capturegate_reference.workload import Workload
+
+        self._drawn += 1
+        return Workload(
+            requests=requests,
+            families=families,
+            shared_tokens=shared,
+            own_tokens=own,
+            spread=spread,
+            vocab=self._sizes.vocab,
+            seed=self._drawn,
+        ).prompts()
+
+    def _serve(
+        self,
+        prompts: Iterable[tuple[int, ...]],
+        concurrency: int,
+        new_tokens: int,
+        served: list[ServedRequest],
+    ) -> Counter[str]:
+        return self._loop.run(self._clients(prompts, concurrency, new_tokens, served))
+
+    async def _clients(
+        self,
+        prompts: Iterable[tuple[int, ...]],
+        concurrency: int,
+        new_tokens: int,
+        served: list[ServedRequest],
+    ) -> Counter[str]:
+        """So many clients, each of which asks for the next prompt once it has its answer."""
+        self._decoded = False
+        tally: Counter[str] = Counter()
+        left = iter(prompts)
+
+        async def client() -> None:
+            for prompt in left:
+                await self._ask(prompt, new_tokens, tally, served)
+
+        await asyncio.gather(*(client() for _ in range(concurrency)))
+        self._decoded = self._core.core.decoded
+        return tally
+
+    async def _ask(
+        self,
+        prompt: tuple[int, ...],
+        new_tokens: int,
+        tally: Counter[str],
+        served: list[ServedRequest],
+    ) -> None:
+        from capturegate_reference.server import StoppedEngine
+
+        was_stopped = self._server.stopped is not None
+        try:
+            request = await self._server.generate(prompt, new_tokens)
+        except StoppedEngine as error:
+            tally["refused" if was_stopped else "lost"] += 1
+            tally["with_cause"] += bool(error.cause) and error.cause in str(error)
+            tally["with_stack"] += "line" in error.stack and error.stack in str(error)
+        else:
+            served.append(request)
+            tally["ok"] += 1
+            tally["tokens"] += len(request.generated)
+
+    async def _shut_down(self, prompts: Sequence[tuple[int, ...]]) -> Counter[str]:
+        tally: Counter[str] = Counter()
+        asked = [
+            asyncio.create_task(self._ask(prompt, 4, tally, self._served)) for prompt in prompts
+        ]
+        await asyncio.sleep(0)
+        await self._server.shutdown()
+        await asyncio.gather(*asked)
+        return tally
+
+    def _told(self, tally: Counter[str]) -> dict[str, int | str]:
+        stopped = self._server.stopped
+        names = ("ok", "lost", "refused", "tokens", "with_cause", "with_stack")
+        cause = stopped.cause if stopped is not None else ""
+        return {name: tally[name] for name in names} | {"first_cause": cause}

@@ -1,0 +1,237 @@
+"""Continuous batching: admit, run prompts, decode what runs, make room when memory is short."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from capturegate.backend import Backend
+from capturegate_reference.drafts import Draft, PositionDiscontinuity
+from capturegate_reference.errors import EngineError
+from capturegate_reference.inputs import Entry
+from capturegate_reference.pages import PageTable
+from capturegate_reference.pool import Block
+from capturegate_reference.scheduler import Policy, Scheduler, ServedRequest
+from capturegate_reference.serving import CoreConfig, ServingCore
+from capturegate_reference.sizes import ModelSizes
+from capturegate_reference.slots import Logits
+
+SPEC_TOKENS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """How a server works.
+
+    Attributes:
+        running_max: requests that run at once.
+        prefix_caching: whether requests share the pages of common prefixes.
+        speculate: whether requests guess a token ahead.
+    """
+
+    core: CoreConfig
+    running_max: int = 8
+    policy: Policy = Policy.FIFO
+    prefix_caching: bool = False
+    speculate: bool = False
+
+
+class ServerCore:
+    """Everything of a server but its event loop: one `iterate` is one turn of it.
+
+    Attributes:
+        core: the model with its prompt and decode paths.
+        counts: what happened how often.
+    """
+
+    def __init__(self, backend: Backend, sizes: ModelSizes, config: ServerConfig) -> None:
+        self.core = ServingCore(backend, sizes, config.core)
+        self.counts: Counter[str] = Counter()
+        self._sizes = sizes
+        self._config = config
+        self._scheduler = Scheduler(config.policy, config.running_max)
+        self._table = PageTable(config.core.pages, sizes.page_tokens, self._forget_scores)
+        self._scores: dict[int, Block] = {}
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits and nothing runs."""
+        return self._scheduler.idle
+
+    @property
+    def figures(self) -> Mapping[str, int]:
+        """All counters."""
+        own = {"evictions": self._table.evictions, "overtakes": self._scheduler.overtakes}
+        return dict(self.core.counts) | dict(self.counts) | own
+
+    def add(self, request: ServedRequest) -> None:
+        """Take a request in.
+
+        Raises:
+            EngineError: it could never run, however empty the server was.
+        """
+        wanted = len(request.prompt) + request.new_tokens
+        if not request.prompt or request.new_tokens < 1:
+            raise EngineError("a request has a prompt and asks for a token at least")
+        if wanted > self._sizes.context_tokens or self._table.needed(wanted) > self._table.total:
+            raise EngineError(
+                f"a request of {len(request.prompt)} + {request.new_tokens} tokens does not fit"
+            )
+        self._scheduler.waiting.append(request)
+
+    def iterate(self) -> list[ServedRequest]:
+        """Do one turn; the requests that are done with it."""
+        while (request := self._scheduler.next(self._shared_tokens)) is not None:
+            if not self._admit(request):
+                break
+        finished = self._finish()
+        for request in list(self._scheduler.running):
+            if request in self._scheduler.running:
+                self._make_room(request)
+        guessing = [r for r in self._scheduler.running if self._width(r) == SPEC_TOKENS]
+        plain = [r for r in self._scheduler.running if self._width(r) == 1]
+        for group, width in ((guessing, SPEC_TOKENS), (plain, 1)):
+            if group:
+                self._decode(group, width)
+        return finished + self._finish()
+
+    def close(self) -> None:
+        """Let go of everything, whatever still waits or runs."""
+        for page in list(self._scores):
+            self._forget_scores(page)
+        self.core.close()
+
+    def _admit(self, request: ServedRequest) -> bool:
+        """Give a request its pages and run its prompt; False when there are no pages."""
+        tokens = request.tokens
+        shared = self._shared_pages(tokens)
+        self._table.share(shared)
+        own = self._table.take(self._table.needed(len(tokens) + 1) - len(shared))
+        if own is None:
+            self._table.release(shared)
+            self.counts["exhausted"] += 1
+            return False
+        self._scheduler.admit(request)
+        request.pages = [*shared, *own]
+        cached = len(shared) * self._sizes.page_tokens
+        if shared:
+            self.counts["prefix_hits"] += 1
+            self.counts["prefix_tokens"] += cached
+        request.draft = self._draft(tokens, cached)
+        if cached == len(tokens):
+            scores = self._scores[shared[-1]].pointer
+            answer = self.core.sample(Logits(pointer=scores, rows=1, rows_padded=1))[0]
+        else:
+            answer = self.core.prompt(tokens, tuple(request.pages), cached)
+        request.stored = len(tokens)
+        self._publish(request, cached)
+        request.generated.append(answer)
+        return True
+
+    def _draft(self, tokens: tuple[int, ...], cached: int) -> Draft | None:
+        """What guesses for a request; None when it may not, or cannot."""
+        if not self._config.speculate:
+            return None
+        draft = Draft()
+        try:
+            draft.see(cached, tokens[cached:])
+        except PositionDiscontinuity:
+            # It never saw the tokens of the shared pages, so its guesses would be about others.
+            self.counts["discontinuities"] += 1
+            return None
+        return draft
+
+    def _width(self, request: ServedRequest) -> int:
+        fits = request.stored + SPEC_TOKENS <= self._sizes.context_tokens
+        return SPEC_TOKENS if request.draft is not None and fits else 1
+
+    def _make_room(self, request: ServedRequest) -> None:
+        """See that a running request has pages for its next tokens; the youngest gives way."""
+        while request in self._scheduler.running:
+            missing = self._table.needed(request.stored + self._width(request)) - len(request.pages)
+            if missing <= 0:
+                return
+            taken = self._table.take(missing)
+            if taken is not None:
+                request.pages += taken
+                return
+            self.counts["exhausted"] += 1
+            self._preempt(self._scheduler.running[-1])
+
+    def _preempt(self, request: ServedRequest) -> None:
+        """Let a request begin again later, with what it has said so far as its prompt."""
+        self._scheduler.preempt(request)
+        self._table.release(request.pages)
+        request.pages = []
+        request.stored = 0
+        self.counts["preempted"] += 1
+
+    def _decode(self, group: list[ServedRequest], width: int) -> None:
+        entries = [self._entry(request, width) for request in group]
+        _, answers = self.core.step(entries, spec=width > 1)
+        self.counts["steps"] += 1
+        for row, (request, entry) in enumerate(zip(group, entries, strict=True)):
+            mine = answers[row * width : (row + 1) * width]
+            gained = mine[:1]
+            while len(gained) < width and entry.tokens[len(gained)] == gained[-1]:
+                gained.append(mine[len(gained)])
+                self.counts["guessed_right"] += 1
+            before = request.stored
+            gained = gained[: request.new_tokens - len(request.generated)]
+            if request.draft is not None:
+                request.draft.see(before, entry.tokens[: len(gained)])
+            request.stored += len(gained)
+            request.generated += gained
+            self._publish(request, before, row * width)
+
+    def _entry(self, request: ServedRequest, width: int) -> Entry:
+        token = request.tokens[-1]
+        guesses = (request.draft.guess(token),) if request.draft is not None else ()
+        return Entry(
+            tokens=(token, *guesses)[:width], position=request.stored, pages=tuple(request.pages)
+        )
+
+    def _publish(self, request: ServedRequest, since: int, first_row: int | None = None) -> None:
+        """Let others share the pages that became full since so many tokens were stored.
+
+        The scores at the end of a full page are kept with it, so that a prompt that ends there
+        needs no pass at all.
+        """
+        if not self._config.prefix_caching:
+            return
+        page_tokens, logits = self._sizes.page_tokens, self.core.logits
+        tokens = request.tokens
+        for end in range(
+            since - since % page_tokens + page_tokens, request.stored + 1, page_tokens
+        ):
+            page = request.pages[end // page_tokens - 1]
+            if not self._table.publish(tokens[:end], page) or logits is None:
+                continue
+            base = logits.rows - request.stored if first_row is None else first_row - since
+            if 0 <= (row := base + end - 1) < logits.rows:
+                nbytes = 4 * self._sizes.vocab
+                block = self._scores[page] = self.core.pool.get(nbytes)
+                self.core.copy(block.pointer, self.core.row(logits, row).pointer, nbytes)
+
+    def _forget_scores(self, page: int) -> None:
+        if (block := self._scores.pop(page, None)) is not None:
+            self.core.pool.put(block)
+
+    def _shared_tokens(self, request: ServedRequest) -> int:
+        return len(self._shared_pages(request.tokens)) * self._sizes.page_tokens
+
+    def _shared_pages(self, tokens: tuple[int, ...]) -> list[int]:
+        """The pages that a prompt shares; all of it only where the scores at its end are kept."""
+        if not self._config.prefix_caching:
+            return []
+        found = self._table.match(tokens)
+        whole = len(found) * self._sizes.page_tokens == len(tokens)
+        return found[:-1] if found and whole and found[-1] not in self._scores else found
+
+    def _finish(self) -> list[ServedRequest]:
+        done = self._scheduler.finish()
+        for request in done:
+            self._table.release(request.pages)
+            request.pages = []
+        return done

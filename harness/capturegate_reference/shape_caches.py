@@ -1,0 +1,102 @@
+"""Scratch that is kept by shape for as long as the model lives, instead of taken at every step.
+
+All three kinds make memory on a miss. That is harmless in a capture only because the cold step
+visits the same shapes before it; what they do when it did not is where they differ.
+"""
+
+from __future__ import annotations
+
+from capturegate.backend import Array, Backend, CaptureStatus, Pointer, Stream
+from capturegate_reference.errors import ScratchRefused
+
+Key = tuple[int, ...]
+
+
+class ShapeKeyedScratch:
+    """Buffers by shape that refuse, under their own name, to come into being in a capture.
+
+    Attributes:
+        name: what the refusal says.
+    """
+
+    def __init__(self, backend: Backend, name: str) -> None:
+        self.name = name
+        self._backend = backend
+        self._buffers: dict[Key, Pointer] = {}
+
+    def buffer(self, key: Key, nbytes: int, stream: Stream) -> Pointer:
+        """The buffer of a shape.
+
+        Raises:
+            ScratchRefused: there is none yet, and the stream captures.
+        """
+        found = self._buffers.get(key)
+        if found is None:
+            if self._backend.stream_is_capturing(stream) is not CaptureStatus.NONE:
+                raise ScratchRefused(self.name, key)
+            found = self._buffers[key] = self._backend.malloc(nbytes)
+        return found
+
+    def close(self) -> None:
+        """Give all of it to the driver."""
+        while self._buffers:
+            self._backend.free(self._buffers.popitem()[1])
+
+
+class AlignTables:
+    """For each number of rows a table that sends every row to the first of a stack of matrices.
+
+    With it a plain product runs in the kernel of a routed one. A miss takes raw memory and waits
+    for the table to be there, whatever the stream is doing.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._tables: dict[int, Array] = {}
+        self._made: list[Pointer] = []
+
+    def table(self, rows: int, stream: Stream) -> Array:
+        """The table for at least so many rows, one entry a row."""
+        found = self._tables.get(rows)
+        if found is None:
+            pointer = self._backend.malloc(4 * rows)
+            self._made.append(pointer)
+            self._backend.memset_async(pointer, 0, 4 * rows, stream)
+            self._backend.stream_synchronize(stream)
+            found = self._tables[rows] = pointer.array((rows, 1), "int32")
+        return found
+
+    def close(self) -> None:
+        """Give all of it to the driver."""
+        self._tables.clear()
+        while self._made:
+            self._backend.free(self._made.pop())
+
+
+class ReductionBuffer:
+    """One buffer that a product is summed up in, as large as the largest so far.
+
+    It grows in stream order, which a capture turns into a node of its graph without a word.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._pointer: Pointer | None = None
+        self._outgrown: list[Pointer] = []
+
+    def room(self, nbytes: int, stream: Stream) -> Pointer:
+        """At least so many bytes; the next caller gets the same ones."""
+        pointer = self._pointer
+        if pointer is None or pointer.nbytes < nbytes:
+            if pointer is not None:
+                # Graphs that were captured with it still write there.
+                self._outgrown.append(pointer)
+            pointer = self._pointer = self._backend.malloc_async(nbytes, stream)
+        return pointer
+
+    def close(self) -> None:
+        """Give all of it to the driver."""
+        for pointer in (*self._outgrown, *([self._pointer] if self._pointer else [])):
+            self._backend.free(pointer)
+        self._outgrown.clear()
+        self._pointer = None

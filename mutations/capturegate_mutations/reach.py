@@ -1,0 +1,50 @@
+"""Which cases a mutant can change: those that enter what its flips touch, as the baseline told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from capturegate.scenario.model import Case
+from capturegate_mutations.plan import CaseKey, Plan, PredicateFlip, ScenarioFlip
+from capturegate_mutations.prepare import Mutant
+from capturegate_mutations.touched import Key
+
+INSTRUMENT = ("capturegate", "capturegate_backends")
+
+Hits = Mapping[CaseKey, frozenset[Key]]
+"""The keys of what each case entered, among those that were probed."""
+
+
+def flips_instrument(plan: Plan) -> bool:
+    """Whether a flip is on what runs and judges every case."""
+    return any(module.split(".")[0] in INSTRUMENT for module in plan.modules)
+
+
+def reached(plan: Plan, mutant: Mutant, hits: Hits) -> tuple[Case, ...]:
+    """The cases of a mutant that may differ from the baseline; the others cannot.
+
+    Until a case enters something that is touched it does what the original does. A flip on the
+    instrument is in every case, one on a scenario in its own cases. One on a predicate is in the
+    cases of its lane, or in all.
+    """
+    if flips_instrument(plan):
+        return mutant.cases
+    scenarios = {flip.scenario for flip in plan.flips if isinstance(flip, ScenarioFlip)}
+    lanes = {flip.lane for flip in plan.flips if isinstance(flip, PredicateFlip)}
+    return tuple(
+        case
+        for case in mutant.cases
+        if mutant.touched & hits[case.name]
+        or case.scenario.name in scenarios
+        or case.lane.name in lanes
+        or "" in lanes
+    )
+
+
+def probes_of(plans: Sequence[tuple[Plan, Mutant]]) -> frozenset[Key]:
+    """Everything that some mutant of production code touches."""
+    keys: frozenset[Key] = frozenset()
+    for plan, mutant in plans:
+        if not flips_instrument(plan):
+            keys |= mutant.touched
+    return keys

@@ -1,0 +1,168 @@
+"""What is kept by shape, the chunk driver that breaks at attention, and faulty devices."""
+
+import pytest
+
+from capturegate.backend import Backend, CaptureMode, CudaError, StreamKind
+from capturegate_backends.fake.device import FakeDevice
+from capturegate_reference.chunk_adapter import ChunkAdapter
+from capturegate_reference.churn import churn
+from capturegate_reference.errors import ScratchRefused
+from capturegate_reference.shape_caches import AlignTables, ReductionBuffer, ShapeKeyedScratch
+from reference_runs import Run
+
+
+@pytest.fixture
+def backend():
+    return Backend(FakeDevice())
+
+
+@pytest.fixture
+def stream(backend):
+    return backend.stream_create(StreamKind.NON_BLOCKING)
+
+
+def test_a_shape_that_was_visited_is_served_in_a_capture_and_a_new_one_refused(backend, stream):
+    scratch = ShapeKeyedScratch(backend, "attention-scratch")
+    made = scratch.buffer((1, 6), 64, stream)
+    backend.stream_begin_capture(stream, CaptureMode.THREAD_LOCAL)
+    assert scratch.buffer((1, 6), 64, stream) is made
+    before = backend.trace().events
+    message = r"attention-scratch: there is no buffer for the shape \(2, 6\)"
+    with pytest.raises(ScratchRefused, match=message):
+        scratch.buffer((2, 6), 64, stream)
+    asked = backend.trace().events[len(before) :]
+    assert [event.api for event in asked] == ["cudaStreamIsCapturing"]
+
+
+def test_an_align_table_waits_on_a_miss_and_says_nothing_on_a_hit(backend, stream):
+    align = AlignTables(backend)
+    table = align.table(3, stream)
+    assert backend.harness_read(table.pointer, 12) == bytes(12)
+    before = backend.recorder.count
+    assert align.table(3, stream) is table
+    assert before == backend.recorder.count
+    assert [event.api for event in backend.trace().events][1:4] == [
+        "cudaMalloc",
+        "cudaMemsetAsync",
+        "cudaStreamSynchronize",
+    ]
+    align.close()
+
+
+def test_an_align_table_in_a_capture_is_lost_with_it(backend, stream):
+    align = AlignTables(backend)
+    backend.stream_begin_capture(stream, CaptureMode.RELAXED)
+    with pytest.raises(CudaError, match="cudaStreamSynchronize"):
+        align.table(3, stream)
+    backend.raw.stream_end_capture(stream)
+    assert backend.harness_read(align.table(3, stream).pointer, 12) == bytes(12)
+    align.close()
+
+
+def test_a_reduction_buffer_grows_and_keeps_what_it_has_outgrown(backend, stream):
+    buffer = ReductionBuffer(backend)
+    small = buffer.room(64, stream)
+    assert buffer.room(32, stream) is small
+    large = buffer.room(128, stream)
+    assert large.allocation != small.allocation
+    backend.stream_synchronize(stream)
+    backend.harness_write(small, b"\x01" * 64)
+    assert backend.harness_read(small, 64) == b"\x01" * 64
+    buffer.close()
+    freed = [event.allocation for event in backend.trace().events if event.api == "cudaFree"]
+    assert freed == [small.allocation, large.allocation]
+
+
+def test_a_reduction_buffer_in_a_capture_becomes_a_node_of_the_graph(backend, stream):
+    backend.stream_begin_capture(stream, CaptureMode.THREAD_LOCAL)
+    ReductionBuffer(backend).room(64, stream)
+    graph = backend.stream_end_capture(stream)
+    assert [node.kind for node in backend.graph_get_nodes(graph)] == ["mem_alloc"]
+
+
+@pytest.mark.parametrize("model", ["dense", "moe"])
+def test_a_tapped_layer_is_the_residual_stream_after_it(model):
+    subject, oracle = Run(model=model), Run(model=model, oracle=True)
+    for run in (subject, oracle):
+        run.adapter.tap(layer=0)
+        run.adapter.tap(layer=1)
+    seen = set()
+    for _ in range(4):
+        found = []
+        for run in (subject, oracle):
+            run.step()
+            outputs = {output.name: output for output in run.adapter.outputs()}
+            assert list(outputs) == ["logits", "tap-0", "tap-1"]
+            taps = [outputs[name] for name in ("tap-0", "tap-1")]
+            found.append([run.backend.harness_read(t.pointer, t.row_bytes) for t in taps])
+        assert found[0] == found[1]
+        seen.update(found[0])
+    assert len(seen) == 8
+    subject.close()
+    oracle.close()
+
+
+def test_declined_steps_hand_out_taps_too():
+    run = Run(decode_graph=False)
+    run.adapter.tap(layer=0)
+    assert run.step()["state"] == "eager"
+    assert [output.name for output in run.adapter.outputs()] == ["logits", "tap-0"]
+    run.adapter.untap()
+    assert run.adapter.outputs() == ()
+    run.close()
+    assert run.adapter._engine._persistent.figures.live == 0
+
+
+class Chunks:
+    def __init__(self, oracle=False, **config):
+        self.backend = Backend(FakeDevice())
+        defaults = {key: default for key, (_, default) in ChunkAdapter.config_keys.items()}
+        self.adapter = ChunkAdapter(self.backend, defaults | config, oracle=oracle)
+
+    def chunk(self, **how):
+        told = self.adapter.chunk(**how)
+        (output,) = self.adapter.outputs()
+        return told, self.backend.harness_read(output.pointer, output.rows * output.row_bytes)
+
+
+@pytest.mark.parametrize("mode", ["piecewise", "full"])
+@pytest.mark.parametrize("model", ["dense", "moe"])
+def test_chunks_compute_what_eager_chunks_compute(model, mode):
+    subject, oracle = Chunks(model=model, mode=mode), Chunks(model=model, mode=mode, oracle=True)
+    states = []
+    for tokens in (8, 8, 8, 5, 8):
+        (told, mine), (_, theirs) = (run.chunk(tokens=tokens) for run in (subject, oracle))
+        assert theirs == mine
+        states.append(told["state"])
+    assert states == ["cold", "capture", "replay", "replay", "replay"]
+    assert subject.adapter._driver.graph.segments == (3 if mode == "piecewise" else 1)
+    subject.adapter.close()
+    oracle.adapter.close()
+    for run in (subject, oracle):
+        events = run.backend.trace().events
+        made = [e.allocation for e in events if e.allocates]
+        freed = [e.allocation for e in events if e.api in ("cudaFree", "cudaFreeHost")]
+        assert sorted(made) == sorted(freed)
+
+
+def test_a_chunk_capture_that_fails_starts_anew(monkeypatch):
+    run = Chunks()
+    run.chunk()
+    run.adapter.drain()
+    pool = type(run.adapter._pool)
+    with monkeypatch.context() as patch:
+        patch.setattr(pool, "pre_grow_for_capture", lambda *_: 0)
+        with pytest.raises(CudaError, match="cudaMalloc"):
+            run.adapter.chunk()
+    assert [run.chunk()[0]["state"] for _ in range(3)] == ["cold", "capture", "replay"]
+    run.adapter.close()
+
+
+def test_the_pool_stands_eight_threads_in_every_order_and_the_order_is_the_seeds():
+    told = [churn(Backend(FakeDevice()), threads=8, rounds=4, seed=seed) for seed in (1, 1, 2)]
+    assert [(t.gets, t.served, t.handed_out_twice, t.lost_bytes, t.failures) for t in told] == [
+        (32, 32, 0, 0, 0)
+    ] * 3
+    assert told[0].order == told[1].order
+    assert told[0].order != told[2].order
+    assert set(told[0].order) == set(range(8))
