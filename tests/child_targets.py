@@ -119,5 +119,39 @@ def _not_json(request):
     return {"value": object()}
 
 
+class _Broken:
+    def write(self, text):
+        return len(text)
+
+    def flush(self):
+        raise SystemExit("the stream is broken")
+
+
+def _break_streams(request):
+    sys.stdout, sys.stderr = None, _Broken()
+    return {"broken": True}
+
+
+def _fork(request):
+    os.fork()
+    return {"forked": True}
+
+
+def _daemon(request):
+    """Leave a process in a session of its own, whose parent has ended."""
+    code = "import signal; signal.pause()"
+    command = [sys.executable, "-c", code]
+    start = f"import subprocess; print(subprocess.Popen({command!r}, start_new_session=True).pid)"
+    started = subprocess.run(
+        [sys.executable, "-c", start], stdout=subprocess.PIPE, check=True, start_new_session=True
+    )
+    Path(request["note"]).write_bytes(started.stdout)
+    if request["then"] == "hang":
+        _wait()
+    if request["then"] == "crash":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {"left": True}
+
+
 def _noop(request):
     return {}

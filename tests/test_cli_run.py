@@ -227,9 +227,16 @@ def test_a_scenario_that_does_not_fit_its_engine_is_refused(project, engine, ste
 
 def test_a_mistake_that_only_a_case_finds_exits_with_2(project):
     scenario(project, "mistake", "  - mistake: {check: {count: 0}}")
-    done = run("run", "mistake.scenario.yaml")
+    done = run("run", "mistake.scenario.yaml", "grows.scenario.yaml", "--results", "r.jsonl")
     assert done.returncode == 2
-    assert done.stderr == "error: the toy is used wrongly\n  help: use it rightly\n"
+    lines = done.stdout.splitlines()
+    assert "✗ mistake[default/default]@fake" in lines
+    assert "  input     mistake.scenario.yaml:5:5: the toy is used wrongly" in lines
+    assert "              help: use it rightly" in lines
+    closing = "cases: 5 | 2 passed | 1 failed | 2 skipped · checks: 2 | 2 passed | 0 failed"
+    assert closing == lines[-1]
+    # What was not judged is tried again by a resumed run.
+    assert len((project / "r.jsonl").read_text().splitlines()) == 4
 
 
 def test_a_crash_of_the_child_exits_with_3_and_tells_its_last_words(project):
@@ -264,12 +271,19 @@ def test_a_skip_whose_judging_lane_skips_as_well_is_never_judged(project):
 def test_a_resumed_run_runs_only_what_is_missing(project):
     first = run("run", "grows.scenario.yaml", "-k", "small", "--results", "r.jsonl")
     assert (first.returncode, len((project / "r.jsonl").read_text().splitlines())) == (0, 2)
+    second = run("run", "grows.scenario.yaml", "--resume", "r.jsonl")
+    assert (second.returncode, second.stderr) == (0, "2 results taken from r.jsonl\n")
+    assert len((project / "r.jsonl").read_text().splitlines()) == 4
+
+
+def test_a_resumed_run_takes_no_result_of_other_code(project):
+    first = run("run", "grows.scenario.yaml", "-k", "small", "--results", "r.jsonl")
+    assert (first.returncode, len((project / "r.jsonl").read_text().splitlines())) == (0, 2)
     # The engine is broken now: whatever runs again would show it.
     (project / "toy.py").write_text(ENGINE.replace("self.count += by", "self.count -= by"))
     second = run("run", "grows.scenario.yaml", "--resume", "r.jsonl", "--json", "-")
     failed = json.loads(second.stdout)["not_as_expected"]
-    assert failed == ["grows[plain/large]@fake"]
-    assert len((project / "r.jsonl").read_text().splitlines()) == 4
+    assert failed == ["grows[plain/small]@fake", "grows[plain/large]@fake"]
 
 
 def test_a_result_of_another_seed_is_not_taken_over(project):

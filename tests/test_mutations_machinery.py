@@ -10,15 +10,15 @@ import traceback
 
 import pytest
 
+from capturegate.run.plan import expand, load
 from capturegate.run.pool import Answer, Pool
 from capturegate.run.result import CaseResult, GateResult, Skip, Verdict
 from capturegate_mutations import controls
 from capturegate_mutations.batch import Outcome, Settings, budget, collect, tasks_of
+from capturegate_mutations.ground import BaselineRefused, refuse_flaky, refuse_red
 from capturegate_mutations.imports import import_graph, imported_by, importers_of
 from capturegate_mutations.prepare import Mutant
-from capturegate_mutations.ground import BaselineRefused, refuse_flaky, refuse_red
 from capturegate_mutations.serve import NotServedError, Served, ServingFinder, serve
-from capturegate_mutations.session import cases_of
 from capturegate_mutations.tree import tree_hash
 from capturegate_mutations.verdict import Proof
 from mutation_toys import write_toy
@@ -66,7 +66,7 @@ def served(tmp_path, monkeypatch):
     path = tmp_path / "toy_served.py"
     path.write_text("VALUE = 1\n\ndef f():\n    raise ValueError('old')\n")
     text = path.read_text().replace("old", "new").replace("VALUE = 1", "VALUE = 2")
-    yield Served(module="toy_served", path=str(path), text=text, is_package=False)
+    yield Served(module="toy_served", path=str(path), text=text)
     sys.modules.pop("toy_served", None)
     linecache.cache.pop(str(path), None)
 
@@ -109,7 +109,7 @@ def test_a_module_that_somebody_else_serves_is_not_said_to_be_ours(served, monke
 def test_a_zygote_that_holds_the_flipped_module_makes_no_mutant(tmp_path, monkeypatch):
     write_toy(tmp_path, {})
     monkeypatch.syspath_prepend(str(tmp_path))
-    cases = cases_of((tmp_path / "toy.scenario.yaml",), "fake")[:1]
+    cases = expand(load([tmp_path / "toy.scenario.yaml"]), "fake")[:1]
     mutant = controls.noop(["toy_core"], cases)
     settings = Settings(seed=0, time_limit_s=30.0, preload=("toy_core",))
 
@@ -177,7 +177,7 @@ def green(name: str, **fields) -> CaseResult:
 @pytest.fixture
 def cases(tmp_path):
     write_toy(tmp_path, {})
-    return cases_of((tmp_path / "toy.scenario.yaml",), "fake")
+    return expand(load([tmp_path / "toy.scenario.yaml"]), "fake")
 
 
 def refusal(outcome, cases) -> str:
@@ -224,11 +224,11 @@ def test_a_noop_that_changes_a_verdict_is_no_control():
     baseline = {"a[l/r]": green("a")}
     changed = result("a", gates=[GateResult(gate="w", verdict=Verdict.VACUOUS)])
 
-    controls.check_noop(Outcome(results=dict(baseline)), baseline, "production")
+    controls.check_noop(Outcome(results=dict(baseline)), baseline)
     with pytest.raises(controls.ControlError, match=r"changed a\[l/r\]: w is vacuous"):
-        controls.check_noop(Outcome(results={"a[l/r]": changed}), baseline, "production")
+        controls.check_noop(Outcome(results={"a[l/r]": changed}), baseline)
     with pytest.raises(controls.ControlError, match="did not run: dead"):
-        controls.check_noop(Outcome(proof=Proof.CRASH, reason="dead"), baseline, "production")
+        controls.check_noop(Outcome(proof=Proof.CRASH, reason="dead"), baseline)
 
 
 def test_a_canary_that_survives_or_ran_nowhere_is_no_control():

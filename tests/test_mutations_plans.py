@@ -8,9 +8,9 @@ import pytest
 
 from capturegate.errors import InputError
 from capturegate.gates.registry import all_gates
+from capturegate.run.plan import expand, load
 from capturegate_mutations.plan import CodeFlip, PredicateFlip, ScenarioFlip
 from capturegate_mutations.reader import find_plans, load_plan, load_plans, shipped_plans
-from capturegate_mutations.session import cases_of
 
 FOLDER = Path(__file__).parent / "plans_refused"
 REFUSED = sorted(FOLDER.glob("*.mutation.yaml"))
@@ -111,7 +111,7 @@ def test_a_draft_need_not_expect_anything(tmp_path):
 
 @pytest.fixture(scope="module")
 def shipped():
-    return load_plans(shipped_plans(), [case.name for case in cases_of((), "fake")])
+    return load_plans(shipped_plans(), [case.name for case in expand(load([]), "fake")])
 
 
 FOUNDATION = {

@@ -7,13 +7,16 @@ import json
 
 import pytest
 
+import report_samples as samples
+from capturegate.errors import InputError
+from capturegate.run.store import RESULTS
 from capturegate_mutations.evidence import Figures, Row, row_from_json
 from capturegate_mutations.report.json import as_json
 from capturegate_mutations.report.learned import as_yaml
 from capturegate_mutations.report.markdown import as_markdown
 from capturegate_mutations.report.summary import Sheet, closing_line, folded
 from capturegate_mutations.report.terminal import print_sheet
-from capturegate_mutations.store import append_row, fingerprint, read_rows
+from capturegate_mutations.store import ROWS, fingerprint
 from capturegate_mutations.verdict import Proof
 
 CASE = "toy[plain/default]"
@@ -34,6 +37,8 @@ PROVED = Row(
             mutant={"inside": 9, "step": 9, "windows": 1, "class": 4},
         )
     ],
+    cases_run=1,
+    cases=3,
     checks_baseline=(5, 5),
     checks_mutant=(4, 5),
     duration_s=0.5,
@@ -50,6 +55,8 @@ EXTRA = Row(
     expected={CASE: {"w": "broken"}},
     observed={CASE: {"w": "broken", "h": "broken"}},
     extra=[f"{CASE} h: broken"],
+    cases_run=3,
+    cases=3,
     checks_baseline=(5, 5),
     checks_mutant=(3, 5),
     duration_s=0.25,
@@ -59,6 +66,7 @@ EXTRA = Row(
 SHEET = Sheet(
     rows=[PROVED, EXTRA],
     cases=3,
+    cases_run=4,
     mutants=2,
     workers=2,
     duration_s=3.0,
@@ -67,8 +75,8 @@ SHEET = Sheet(
 )
 
 CLOSING = (
-    "mutations: 2 | 1 proved | 1 extra-red · 2 mutants x 3 cases in 0.5 s · 4.0 mutants/s · "
-    "whole sheet 3.0 s, 2 workers"
+    "mutations: 2 | 1 proved | 1 extra-red · 2 mutants x 3 cases in 0.5 s, 4 of 6 had to run · "
+    "4.0 mutants/s · whole sheet 3.0 s, 2 workers"
 )
 
 TERMINAL = f"""\
@@ -81,6 +89,7 @@ TERMINAL = f"""\
   observed  {CASE}  w: broken
   figures   {CASE} w: inside / step 9 / 9 (was 0 / 9), class 4
   checks    baseline 5 of 5 green, mutant 4 of 5
+  cases     1 of 3 ran, the flip reaches no other
   again     capturegate mutate -k halved
 
 ✗ gone: extra-red
@@ -90,6 +99,7 @@ TERMINAL = f"""\
   observed  {CASE}  w: broken, h: broken
   extra     {CASE} h: broken
   checks    baseline 5 of 5 green, mutant 3 of 5
+  cases     3 of 3 ran
   again     capturegate mutate -k gone
 
 controls: seen
@@ -154,8 +164,39 @@ def test_the_markdown_report_shows_the_hunk_the_figures_and_the_difference():
         "| `halved` | proved | 5 / 5 | 4 / 5 | inside / step 9 / 9 (was 0 / 9), class 4 |" in text
     )
     assert "```diff\n--- a/m.py\n+++ b/m.py\n@@ -1 +1 @@\n-x = [red]2[/]\n+x = 1\n```" in text
-    assert f"- extra: {CASE} h: broken" in text
-    assert text.endswith(f"{CLOSING}\n")
+    assert "- extra: toy\\[plain/default\\] h: broken" in text
+    assert "\nCases: 1 of 3 ran, the flip reaches no other.\n" in text
+    assert "\nCases: 3 of 3 ran.\n" in text
+    assert text.endswith(CLOSING.replace("|", "\\|") + "\n")
+
+
+def test_nothing_that_a_plan_says_marks_up_the_markdown_report():
+    row = Row(
+        mutation="m",
+        about="# a <b>*b*</b>\n| [c](d) `e`",
+        path="p",
+        proof=Proof.INVALID,
+        reason="~~~\n````\n# f\x1b",
+        hunk="-```\n+<script>",
+        extra=["<i> *x*"],
+        rerun="capturegate mutate 'a``b|c'",
+    )
+
+    text = as_markdown(Sheet(rows=[row], controls="*seen*"))
+
+    assert "\n\\# a \\<b\\>\\*b\\*\\</b\\> \\| \\[c\\](d) \\`e\\`\n" in text
+    assert "\n`````text\n~~~\n````\n# f\\x1b\n`````\n" in text
+    assert "\n````diff\n-```\n+<script>\n````\n" in text
+    assert "\n- extra: \\<i\\> \\*x\\*\n" in text
+    assert "Run again: ``` capturegate mutate 'a``b|c' ```" in text
+    assert "\n\\*seen\\*\n" in text
+
+
+@pytest.mark.parametrize("about", ["- a", "+ a", "1. a", "1) a", "= a"])
+def test_a_line_that_would_begin_a_list_does_not(about):
+    row = Row(mutation="m", about=about, path="p", proof=Proof.INVALID)
+
+    assert f"\n{about}\n" not in as_markdown(Sheet(rows=[row]))
 
 
 def test_a_learned_set_reads_as_the_expect_of_a_plan():
@@ -184,12 +225,23 @@ def test_case_names_are_folded_by_arm_and_by_the_end_of_the_scenario():
 
 def test_rows_survive_a_torn_line_and_are_found_by_their_fingerprint(tmp_path):
     file = tmp_path / "rows.jsonl"
-    append_row(file, PROVED)
+    with ROWS.writer(file) as writer:
+        writer.append("f1", PROVED)
     with file.open("a") as stream:
-        stream.write('{"mutation": "cut sho')
-    append_row(file, EXTRA)
+        stream.write('{"schema": 1, "fingerprint": "cut sho')
+    with ROWS.writer(file) as writer:
+        writer.append("f2", EXTRA)
 
-    assert {"f1": PROVED, "": EXTRA} == read_rows(file)
+    assert {"f1": PROVED, "f2": EXTRA} == ROWS.read(file)
+
+
+def test_results_of_a_run_are_no_rows(tmp_path):
+    file = tmp_path / "results.jsonl"
+    with RESULTS.writer(file) as writer:
+        writer.append("f", samples.green())
+
+    with pytest.raises(InputError, match="the line is no row: KeyError"):
+        ROWS.read(file)
 
 
 def test_a_fingerprint_changes_with_the_plan_the_tree_and_the_seed(tmp_path):

@@ -183,14 +183,31 @@ def test_a_red_arm_that_loses_its_witness_has_changed():
     assert changes_of(before, before) == {}
 
 
-def test_an_exception_that_no_gate_accounts_for_is_a_change_of_its_own():
-    failure = Failure(type="ValueError", message="m", step="s")
+@pytest.mark.parametrize(
+    ("raised", "verdict", "members"),
+    [
+        ("NameError", Verdict.HELD, {"w": "held", "failure": "NameError"}),
+        ("NameError", Verdict.BROKEN, {"w": "broken", "failure": "NameError"}),
+        ("CudaError", Verdict.HELD, {"w": "held", "failure": "CudaError"}),
+        ("CudaError", Verdict.BROKEN, {"w": "broken"}),
+    ],
+)
+def test_an_exception_is_a_change_of_its_own_unless_a_refused_call_is_red_for_it(
+    raised, verdict, members
+):
+    failure = Failure(type=raised, message="m", step="s")
 
-    alone = members_of(result("a", gates=[gate(Verdict.HELD)], failure=failure))
-    told = members_of(result("a", gates=[gate(Verdict.BROKEN)], failure=failure))
+    found = members_of(result("a", gates=[gate(verdict)], failure=failure))
 
-    assert alone["failure"].verdict == "ValueError"
-    assert {"w"} == set(told)
+    assert members == {name: member.verdict for name, member in found.items()}
+
+
+def test_a_mutant_that_dies_of_its_own_mistake_is_proved_only_by_a_plan_that_says_so():
+    died = {A: seen(w="broken", failure="NameError")}
+
+    assert proof_of({A: {"w": "broken"}}, died) == "extra-red"
+    assert proof_of({A: {"w": "broken", "failure": "KeyError"}}, died) == "wrong-reason"
+    assert proof_of({A: {"w": "broken", "failure": "NameError"}}, died) == "proved"
 
 
 def test_a_gate_that_nobody_named_is_a_change_only_where_it_breaks():
@@ -227,4 +244,4 @@ def test_results_of_other_cases_or_of_none_are_never_compared():
 
 def test_only_proved_is_the_word_for_green():
     assert Proof.PROVED == "proved"
-    assert len(Proof) == 11
+    assert len(Proof) == 10

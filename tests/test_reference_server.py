@@ -85,6 +85,11 @@ def test_a_request_that_could_never_run_is_refused_alone():
     assert len(answers[1].generated) == 4
 
 
+def test_requests_beyond_those_that_may_wait_are_refused():
+    answers = asyncio.run(serve(make_core(waiting_max=2), prompts(3)))
+    assert [isinstance(answer, EngineError) for answer in answers] == [False, False, True]
+
+
 def dead_server():
     core = make_core()
 

@@ -6,7 +6,7 @@ from rich.console import Console
 
 import report_samples as samples
 from capturegate.report.terminal import print_run
-from capturegate.report.text import Printer, clean
+from capturegate.report.text import Printer, clean, shortened, terminal
 from capturegate.run.result import CheckOutcome, Verdict
 
 
@@ -105,7 +105,7 @@ def test_quiet_leaves_only_what_broke_and_the_counts():
     assert last == text.splitlines()[-1]
 
 
-@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("width", [60, 80, 120])
 def test_no_line_is_wider_than_the_terminal_but_those_to_copy(width):
     names = ["no-allocation", "capture-completes", "third-gate", "fourth-gate", "fifth-gate"]
     case = samples.result(
@@ -113,10 +113,52 @@ def test_no_line_is_wider_than_the_terminal_but_those_to_copy(width):
         arm="refusing",
         gates=[samples.gate(name, figures={"a": 10, "b": 200}) for name in names],
     )
-    rows = printed(samples.report([case, samples.red()]), width=width).splitlines()
-    wide = [row for row in rows if len(row) > width and not row.startswith("  again")]
+    deep = samples.red(case="deep")
+    folders = "/".join(["a-folder-with-a-long-name"] * 6)
+    deep.gates[0].witness.stack[1].path = f"{folders}/pool.py"
+    deep.failure.stack[1].path = f"{folders}/pool.py"
+    deep.checks[0].where = f"{folders}/toy.scenario.yaml:12:7"
+    broken = samples.result(case="lost", harness_error=f"no answer\n{'x' * 300}")
+    rows = printed(samples.report([case, deep, broken]), width=width).splitlines()
+    wide = [row for row in rows if len(row) > width and not row.startswith(("  again", "cases: "))]
     assert wide == []
     assert len(rows) > 20
+    assert any(row.startswith("  at        …/") and "pool.py:88 in " in row for row in rows)
+    assert any(row.startswith("  at        …/") and "scenario.yaml:12:7" in row for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("width", "expected"),
+    [
+        (40, "a/bb/ccc/file.py:12"),
+        (18, "…/ccc/file.py:12"),
+        (12, "…/file.py:12"),
+        (5, "file.py:12"),
+    ],
+)
+def test_a_path_loses_its_first_folders_and_never_its_file_and_line(width, expected):
+    assert expected == shortened("a/bb/ccc/file.py:12", width, "…")
+
+
+def test_a_width_of_nothing_is_eighty_columns(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "0")
+    assert terminal().width == 80
+
+
+def test_a_mistake_that_a_case_found_is_told_and_was_not_judged():
+    case = samples.result(input_error="f.yaml:1:2: bad\n  help: do")
+    text = printed(samples.report([case]))
+    assert "not judged: the input is wrong" in text
+    assert "  input     f.yaml:1:2: bad\n              help: do\n" in text
+    assert samples.report([case]).exit_code == 2
+
+
+def test_a_warning_is_told_and_changes_nothing():
+    case = samples.green()
+    case.warnings.append("left running, and killed: sleep 9")
+    text = printed(samples.report([case]), quiet=True)
+    assert "warning  decode[pooled/census]@fake\n  left running, and killed: sleep 9\n" in text
+    assert samples.report([case]).exit_code == 0
 
 
 def test_a_red_arm_that_breaks_as_expected_is_green_and_says_the_verdict():

@@ -5,6 +5,7 @@ from capturegate.gates.registry import all_gates
 from capturegate.run.plan import (
     Selection,
     case_task,
+    check_usable,
     engine_package,
     expand,
     load,
@@ -99,7 +100,33 @@ def test_an_engine_that_kills_its_process_is_the_users_to_mend(tmp_path, monkeyp
     loaded = scenarios(tmp_path, "one", engine="deadly:Toy")
     with Pool(workers=1) as pool, pytest.raises(InputError) as error:
         validate(loaded, pool, all_gates())
-    assert "engine 'deadly:Toy': the process died by SIGABRT" in str(error.value)
+    said = "engine 'deadly:Toy' cannot be imported: the process died by SIGABRT"
+    assert said in str(error.value)
+
+
+def test_an_import_that_does_not_end_is_told_with_its_engine(tmp_path, monkeypatch):
+    (tmp_path / "endless.py").write_text("import signal\nwhile True:\n    signal.pause()\n")
+    monkeypatch.chdir(tmp_path)
+    loaded = scenarios(tmp_path, "one", engine="endless:Toy")
+    with Pool(workers=1) as pool, pytest.raises(InputError) as error:
+        validate(loaded, pool, all_gates(), time_limit_s=0.2)
+    said = "engine 'endless:Toy' cannot be imported: still running after 0.2 s, and killed"
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["types", "yaml", "numpy"])
+def test_a_package_with_a_name_that_is_loaded_already_is_told_that_it_is_taken(tmp_path, name):
+    loaded = scenarios(tmp_path, "one", engine=f"{name}:Toy")
+    with Pool(workers=1) as pool, pytest.raises(InputError) as error:
+        validate(loaded, pool, all_gates())
+    assert f"engine '{name}:Toy': the name '{name}' is taken" in str(error.value)
+
+
+def test_a_backend_that_does_not_work_here_is_refused_with_its_own_words():
+    with Pool(workers=1) as pool:
+        check_usable("fake", pool)
+        with pytest.raises(InputError, match="unknown backend 'fak'"):
+            check_usable("fak", pool)
 
 
 def test_the_mistakes_of_all_scenarios_are_told_at_once(tmp_path):

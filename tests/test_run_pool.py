@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from capturegate.run.pool import Pool, Task
-from waiting import wait_for_file, wait_until_gone
+from waiting import wait_for, wait_for_file, wait_until_gone
 
 TESTS = Path(__file__).parent
 
@@ -288,3 +288,54 @@ def test_a_child_dies_with_its_zygote_even_when_the_parent_is_dead(tmp_path):
     os.kill(zygote, signal.SIGKILL)
     for pid in (zygote, child):
         wait_until_gone(pid)
+
+
+@both_ways
+def test_an_engine_that_breaks_the_standard_streams_keeps_its_answer(spawn):
+    answer = call("break_streams", spawn=spawn)
+    assert (answer.fate, answer.value) == ("answered", {"broken": True})
+
+
+@both_ways
+def test_a_copy_that_an_engine_forked_does_not_answer_for_it(spawn):
+    answer = call("fork", spawn=spawn)
+    assert (answer.fate, answer.value) == ("answered", {"forked": True})
+
+
+@both_ways
+@pytest.mark.parametrize(
+    ("then", "fate"), [("return", "answered"), ("crash", "signal"), ("hang", "timeout")]
+)
+def test_a_process_in_a_session_of_its_own_is_killed_and_told(spawn, then, fate, tmp_path):
+    note = tmp_path / "note"
+    with Pool(workers=1) as pool:
+        limit_s = 3.0 if then == "hang" else 60.0
+        asked = task("daemon", note=str(note), then=then, spawn=spawn, time_limit_s=limit_s)
+        answer = pool.call(asked)
+        wait_until_gone(int(note.read_text()))
+        assert pool.call(task("echo", say=1)).left == ()
+    assert answer.fate == fate
+    (left,) = answer.left
+    assert left.endswith("-c import signal; signal.pause()")
+
+
+def test_closing_the_pool_ends_what_a_running_child_left_in_a_session_of_its_own(tmp_path):
+    note = tmp_path / "note"
+    with Pool(workers=1) as pool:
+        pool.submit(task("daemon", note=str(note), then="hang"))
+        wait_for(lambda: note.exists() and note.read_text().endswith("\n"))
+    wait_until_gone(int(note.read_text()))
+
+
+@pytest.mark.parametrize(
+    "env",
+    [{"PYTHONHOME": "/nowhere"}, {"LARGE": "x" * 300_000}, {"ODD": "a\0b"}],
+    ids=["no library", "too large", "NUL"],
+)
+def test_an_environment_that_keeps_python_from_starting_is_told_as_such(env):
+    with Pool(workers=1) as pool:
+        assert pool.call(task("echo", say=1)).fate == "answered"
+        answer = pool.call(task("echo", say=2, env=env))
+        said = f"Python does not start in this environment: {next(iter(env))}"
+        assert ("unstartable", said) == (answer.fate, answer.error)
+        assert pool.call(task("echo", say=3)).value == {"said": 3}

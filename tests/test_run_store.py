@@ -4,7 +4,9 @@ import pytest
 
 import report_samples as samples
 from capturegate.errors import InputError
-from capturegate.run.store import ResultWriter, fingerprint_of, read_results
+from capturegate.run.plan import expand, load
+from capturegate.run.sources import digest_of, packages_of
+from capturegate.run.store import RESULTS, fingerprint_of, read_results
 
 
 @pytest.fixture
@@ -13,7 +15,7 @@ def path(tmp_path):
 
 
 def write(path, **results):
-    with ResultWriter(path) as writer:
+    with RESULTS.writer(path) as writer:
         for fingerprint, result in results.items():
             writer.append(fingerprint, result)
 
@@ -30,7 +32,7 @@ def test_a_second_writer_appends_and_the_later_result_wins(path):
 
 
 def test_a_result_is_in_the_file_before_the_writer_is_closed(path):
-    with ResultWriter(path) as writer:
+    with RESULTS.writer(path) as writer:
         writer.append("a", samples.green())
         assert {"a": samples.green()} == read_results(path)
 
@@ -74,13 +76,65 @@ def test_a_missing_file_is_the_users_mistake(path):
     with pytest.raises(InputError, match="the results cannot be read"):
         read_results(path)
     with pytest.raises(InputError, match="the results cannot be written"):
-        ResultWriter(path / "below" / "a.jsonl")
+        RESULTS.writer(path / "below" / "a.jsonl")
 
 
-def test_the_fingerprint_covers_request_and_version(monkeypatch):
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"my notes, one line without an end",
+        b"a line\nand another\n",
+        b"\x00\xff\xfe binary \n\x80",
+        b'{"schema": 1, "fingerprint": "f", "row": {}}\n',
+        b'{"mine": 1}',
+    ],
+)
+def test_a_file_of_somebody_else_is_refused_and_left_as_it_was(path, content):
+    path.write_bytes(content)
+
+    with pytest.raises(InputError, match="the line is no result"):
+        RESULTS.writer(path)
+
+    assert content == path.read_bytes()
+
+
+def test_a_line_that_was_torn_within_its_first_word_is_cut(path):
+    path.write_bytes(b'{"sche')
+
+    write(path, a=samples.green())
+
+    assert {"a": samples.green()} == read_results(path)
+
+
+def test_the_digest_of_sources_changes_with_any_file_of_a_package(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    package = tmp_path / "digested" / "inner"
+    package.mkdir(parents=True)
+    (package.parent / "__init__.py").write_text("")
+    (package / "one.py").write_text("1")
+    (tmp_path / "digested_alone.py").write_text("1")
+    before = digest_of(["digested"]), digest_of(["digested_alone"])
+
+    (package / "one.py").write_text("2")
+    (tmp_path / "digested_alone.py").write_text("2")
+    after = digest_of(["digested"]), digest_of(["digested_alone"])
+    (package / "one.py").rename(package / "other.py")
+
+    assert before[0] != after[0] != digest_of(["digested"])
+    assert before[1] != after[1]
+
+
+def test_the_sources_of_a_case_are_core_backend_and_engine():
+    [case, *_] = expand(load([]), "fake")
+
+    assert ("capturegate", "capturegate_backends", "capturegate_reference") == packages_of(case)
+
+
+def test_the_fingerprint_covers_request_version_and_sources(monkeypatch):
     request = {"lane": "a", "seed": 0}
-    first = fingerprint_of(request)
-    assert first == fingerprint_of(json.loads('{"seed": 0, "lane": "a"}'))
-    assert first != fingerprint_of(request | {"seed": 1})
+    first = fingerprint_of(request, "s")
+    assert first == fingerprint_of(json.loads('{"seed": 0, "lane": "a"}'), "s")
+    assert first != fingerprint_of(request | {"seed": 1}, "s")
+    assert first != fingerprint_of(request, "t")
     monkeypatch.setattr("capturegate.__version__", "9.9")
-    assert first != fingerprint_of(request)
+    assert first != fingerprint_of(request, "s")

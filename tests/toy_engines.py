@@ -167,3 +167,37 @@ class RefusesInput(Doubling):
         from capturegate.errors import InputError
 
         raise InputError("no such thing", expected="something else")
+
+
+class Unprintable(Exception):
+    """Cannot say what it is."""
+
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+def raising(error):
+    def method(*args, **options):
+        raise error
+
+    return method
+
+
+def answering(answer):
+    def method(*args, **options):
+        return answer
+
+    return method
+
+
+def with_output(**changes):
+    def outputs(self):
+        facts = {"name": "result", "pointer": self.result, "row_bytes": 8, "rows": 1}
+        return [Output(**(facts | {"rows_padded": 1} | changes))]
+
+    return outputs
+
+
+def doubling(**methods):
+    """A class as `Doubling`, but for these methods."""
+    return type("Faulty", (Doubling,), methods)

@@ -1,5 +1,5 @@
 """`python -m capturegate`."""
 
-from capturegate.cli.main import main
+from capturegate.cli.start import start
 
-main()
+start()

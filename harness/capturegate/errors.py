@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+MESSAGE_CHARS_MAX = 4000
+
 
 class CapturegateError(Exception):
     """Base of every error of this package."""
@@ -54,3 +56,15 @@ class InputErrors(InputError):
     def __init__(self, errors: list[InputError]) -> None:
         self.errors = errors
         CapturegateError.__init__(self, "\n".join(str(error) for error in errors))
+
+
+def message_of(error: BaseException) -> str:
+    """What an exception says of itself, however it was made."""
+    try:
+        text = str(error)
+    except BaseException as nested:
+        # Any kind: an exception whose words cannot be had is still one.
+        return f"(it cannot say what it is: {type(nested).__name__} from its __str__)"
+    if len(text) <= MESSAGE_CHARS_MAX:
+        return text
+    return f"{text[:MESSAGE_CHARS_MAX]} [cut: {len(text):,} characters in all]"

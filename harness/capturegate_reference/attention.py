@@ -16,6 +16,9 @@ from capturegate_reference.kernels import IN, OUT, Floats, Ints, count, ints
 SPLITS = 2
 """Into how many parts a row's pages are shared out; fixed, so that it never changes a shape."""
 
+LOWEST = np.float32(-3e38)
+"""The best score before there is one; finite, since differences are taken of it."""
+
 
 @np.errstate(all="ignore")
 def _paged_attention(
@@ -45,7 +48,7 @@ def _paged_attention(
     share = -(-columns // splits)
     shape = (rows, kv_heads, group)
     for split in range(splits):
-        best = np.full((*shape, 1), -np.inf, np.float32)
+        best = np.full((*shape, 1), LOWEST)
         total = np.zeros_like(best)
         mixed = np.zeros_like(queries)
         # Pages that no row has reached yet would only add zeros.
@@ -55,10 +58,8 @@ def _paged_attention(
             known = np.arange(page_tokens) + page * page_tokens < lengths[:, None]
             scores = np.where(known[:, None, None, :], queries @ k, np.float32(-np.inf))
             higher = np.maximum(best, scores.max(axis=-1, keepdims=True))
-            # A row that has no key in this split yet: nothing to weigh, and no -inf - -inf.
-            base = np.where(np.isneginf(higher), np.float32(0), higher)
-            weights = np.exp(scores - base)
-            fade = np.exp(best - base)
+            weights = np.exp(scores - higher)
+            fade = np.exp(best - higher)
             total = total * fade + weights.sum(axis=-1, keepdims=True)
             mixed = mixed * fade + weights @ v
             best = higher
@@ -102,7 +103,7 @@ extern "C" __global__ void paged_attention(const float* q, const float* keys,
   int last = lengths[row] < (split + 1) * share ? lengths[row] : (split + 1) * share;
   const float* query = q + (row * heads + head) * head_dim;
   const int* table = tables + requests[row] * columns;
-  float best = -INFINITY, total = 0.0f, mixed = 0.0f;
+  float best = -3e38f, total = 0.0f, mixed = 0.0f;
   for (int token = split * share; token < last; ++token) {
     int slot = table[token / page_tokens] * page_tokens + token % page_tokens;
     const float* key = keys + (slot * kv_heads + kv_head) * head_dim;
@@ -151,7 +152,7 @@ extern "C" __global__ void attention_combine(const float* partials, const float*
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= threads) return;
   int lane = i % head_dim, head = i / head_dim % heads, row = i / head_dim / heads;
-  float best = -INFINITY, total = 0.0f, mixed = 0.0f;
+  float best = -3e38f, total = 0.0f, mixed = 0.0f;
   for (int split = 0; split < splits; ++split) {
     float found = stats[((row * splits + split) * heads + head) * 2];
     best = found > best ? found : best;

@@ -187,8 +187,8 @@ class ServerAdapter:
         )
 
     def buffers(self) -> Sequence[Pointer]:
-        """What replays write logits to."""
-        return self._core.core.retained
+        """What replays write logits to; of no use once the server has stopped."""
+        return self._core.core.retained if self._server.stopped is None else []
 
     def close(self) -> None:
         """Shut the server down, then let go of everything."""

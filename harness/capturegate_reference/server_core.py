@@ -26,12 +26,14 @@ class ServerConfig:
 
     Attributes:
         running_max: requests that run at once.
+        waiting_max: requests that wait at most; more are refused.
         prefix_caching: whether requests share the pages of common prefixes.
         speculate: whether requests guess a token ahead.
     """
 
     core: CoreConfig
     running_max: int = 8
+    waiting_max: int = 256
     policy: Policy = Policy.FIFO
     prefix_caching: bool = False
     speculate: bool = False
@@ -69,8 +71,10 @@ class ServerCore:
         """Take a request in.
 
         Raises:
-            EngineError: it could never run, however empty the server was.
+            EngineError: it could never run, however empty the server was, or too many wait.
         """
+        if len(self._scheduler.waiting) >= self._config.waiting_max:
+            raise EngineError(f"{self._config.waiting_max} requests wait already")
         wanted = len(request.prompt) + request.new_tokens
         if not request.prompt or request.new_tokens < 1:
             raise EngineError("a request has a prompt and asks for a token at least")

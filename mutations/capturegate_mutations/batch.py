@@ -17,6 +17,9 @@ from capturegate_mutations.verdict import Proof
 _CALLS_MIN = 20_000
 _CALLS_FACTOR = 20
 TARGET = "mutant"
+_BARE = ("capturegate_mutations.serve",)
+"""What a bare zygote loads. It makes it another one than those that somebody asks something else:
+what they load on the way could not be flipped any more."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -82,7 +85,7 @@ def tasks_of(
             },
             env=dict(env),
             absent=mutant.modules,
-            preload=() if bare else settings.preload,
+            preload=_BARE if bare else settings.preload,
             time_limit_s=settings.time_limit_s,
         )
         for env, cases in groups.items()

@@ -21,7 +21,13 @@ INPUT_WRONG = 2
 @click.command()
 @click.argument("plans", nargs=-1, type=_PATH)
 @click.option("--scenarios", multiple=True, type=_PATH, help="Scenario files or folders to prove.")
-@click.option("-k", "keyword", default="", help="Only mutations with this in their name.")
+@click.option(
+    "-k",
+    "keyword",
+    default="",
+    metavar="EXPRESSION",
+    help="Only mutations whose name has these words; and, or, not, ( ) combine them.",
+)
 @click.option("--backend", default="fake", show_default=True, help="Backend of the cases.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the backend's schedule.")
 @click.option("--workers", default=2, show_default=True, type=click.IntRange(1, 64))
@@ -64,6 +70,7 @@ def mutate(
     when every mutation is proved, 1 when one is not, 2 for wrong input, 3 when the proof itself
     is broken.
     """
+    from capturegate.cli.targets import check_targets
     from capturegate_mutations.controls import ControlError
     from capturegate_mutations.runner import TreeChanged
     from capturegate_mutations.session import Request, Session
@@ -82,8 +89,14 @@ def mutate(
         all_cases=all_cases,
     )
     try:
-        if resume is not None and not resume.is_file():
-            raise InputError("there is nothing to resume from", where=str(resume))
+        check_targets(
+            {
+                "--json": Path(json_to) if json_to not in ("", "-") else None,
+                "--markdown": markdown_to,
+                "--results": results,
+            },
+            [*plans, *scenarios],
+        )
         sheet = Session(request=request, say=_say).run()
     except InputError as error:
         click.echo(str(error), err=True)
@@ -92,6 +105,8 @@ def mutate(
         click.echo(f"no verdict counts: {error}", err=True)
         context.exit(HARNESS_FAILED)
     _say("")
+    if resume is not None:
+        click.echo(f"{sheet.taken} verdicts taken from {resume}", err=True)
     if learn:
         _print_learned(sheet)
         context.exit(int(any(row.reason for row in sheet.rows)))

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from capturegate.errors import Location
+from capturegate.run.result import CheckOutcome, Verdict
 from capturegate_mutations.operators import Arguments
 
 ABSENT = "absent"
-GATE_WORDS = ("held", "broken", "vacuous", "unknown", "skipped")
-CHECK_WORDS = ("passed", "failed", "unknown")
-WORDS = tuple(dict.fromkeys((*GATE_WORDS, *CHECK_WORDS, ABSENT)))
+WORDS = tuple(dict.fromkeys((*map(str, Verdict), *map(str, CheckOutcome), ABSENT)))
+
+FAILURE = "failure"
+"""The member of a case that stands for an engine's exception; the verdict is its type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

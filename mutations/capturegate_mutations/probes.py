@@ -1,6 +1,6 @@
-"""Original modules with probes in them: which functions a case enters, told by the code itself.
+"""Original modules with probes in them: how far cases get, told by the code itself.
 
-A probe is a first statement that adds the function's key to a set. Unlike a trace function it
+A probe is a statement that adds its key to a set. Unlike a trace function it
 works in every thread and costs only where it stands.
 """
 
@@ -8,24 +8,30 @@ from __future__ import annotations
 
 import ast
 import marshal
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 from types import CodeType
 
+from capturegate_mutations.places import Place, entry, outermost, statements
 from capturegate_mutations.serve import PROBE
 from capturegate_mutations.source import Source, read_source
 from capturegate_mutations.touched import Key
 
-_Def = ast.FunctionDef | ast.AsyncFunctionDef
-
 
 def probed(source: Source, keys: Collection[Key]) -> CodeType:
-    """A module's code with a probe in each function that a key names; no line moves."""
+    """A module's code with a probe at each place in a function that a key names; no line moves."""
     tree = ast.parse(source.text, source.path)
-    for qualname, node in _outermost(tree, ""):
-        key = f"{source.module}:{qualname}"
-        if key in keys:
-            _put_first(node, key)
+    found: list[tuple[list[ast.stmt], int, Key]] = []
+    for qualname, node in outermost(tree):
+        for key in keys:
+            module, _, rest = key.partition(":")
+            name, _, way = rest.partition("@")
+            if (module, name) == (source.module, qualname):
+                place = _place(way) if way else entry(node)
+                found.append((*statements(node, place), key))
+    # From the end of each block, so that no index moves before it is used.
+    for block, index, key in sorted(found, key=lambda item: item[1], reverse=True):
+        block.insert(index, _probe(key, block[min(index, len(block) - 1)]))
     return compile(tree, source.path, "exec", dont_inherit=True)
 
 
@@ -39,22 +45,12 @@ def write_probed(keys: Collection[Key], file: Path) -> None:
     file.write_bytes(marshal.dumps(entries))
 
 
-def _outermost(parent: ast.AST, prefix: str) -> Iterator[tuple[str, _Def]]:
-    """The functions that no other function surrounds, by qualified name."""
-    for child in ast.iter_child_nodes(parent):
-        if isinstance(child, _Def):
-            yield f"{prefix}{child.name}", child
-        elif isinstance(child, ast.ClassDef):
-            yield from _outermost(child, f"{prefix}{child.name}.")
-        else:
-            yield from _outermost(child, prefix)
+def _place(way: str) -> Place:
+    return tuple(int(step) if step.isdigit() else step for step in way.split("."))
 
 
-def _put_first(node: _Def, key: Key) -> None:
-    """Put the probe where the body starts to run: after the docstring, at its first line."""
-    at = 1 if ast.get_docstring(node, clean=False) is not None else 0
+def _probe(key: Key, beside: ast.stmt) -> ast.stmt:
     probe = ast.parse(f"{PROBE}({key!r})").body[0]
-    place = node.body[at] if at < len(node.body) else node.body[-1]
     for part in ast.walk(probe):
-        ast.copy_location(part, place)
-    node.body.insert(at, probe)
+        ast.copy_location(part, beside)
+    return probe

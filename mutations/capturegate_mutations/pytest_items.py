@@ -16,13 +16,16 @@ import pytest
 from _pytest._code.code import TerminalRepr
 
 from capturegate.errors import InputError
+from capturegate.gates.registry import all_gates
 from capturegate.pytest_cases import pool_of
 from capturegate.pytest_failure import NotAsExpectedError, told
 from capturegate.pytest_plugin import backend_of
 from capturegate.report.text import clean, short_path
+from capturegate.run.plan import expand, load, validate
 from capturegate.run.pool import TIME_LIMIT_S_DEFAULT
 from capturegate.scenario.loader import SUFFIX as SCENARIO_SUFFIX
-from capturegate.scenario.model import Case
+from capturegate.scenario.loader import files_below
+from capturegate.scenario.model import Case, Scenario
 from capturegate_mutations.batch import Settings
 from capturegate_mutations.controls import ControlError
 from capturegate_mutations.evidence import Row, bare_row
@@ -31,7 +34,7 @@ from capturegate_mutations.plan import Plan
 from capturegate_mutations.reader import load_plan
 from capturegate_mutations.report.summary import differences, grouped
 from capturegate_mutations.runner import Runner, TreeChanged, prepare_all
-from capturegate_mutations.session import cases_of, judge
+from capturegate_mutations.session import judge
 from capturegate_mutations.verdict import Proof
 
 _SEED = 0
@@ -46,6 +49,7 @@ class Bench:
     """
 
     folder: Path | None
+    scenarios: tuple[Scenario, ...]
     cases: tuple[Case, ...]
     plans: dict[str, Plan] = field(default_factory=dict)
     runner: Runner | None = None
@@ -76,11 +80,12 @@ def items_of(file: pytest.File) -> Iterator[pytest.Item]:
     """
     benches = file.config.stash.setdefault(_BENCHES, {})
     folder = file.path.parent
-    beside = next(folder.rglob(f"*{SCENARIO_SUFFIX}"), None)
+    beside = bool(files_below(folder, SCENARIO_SUFFIX))
     key = folder if beside else None
     if key not in benches:
-        cases = cases_of([folder] if beside else [], backend_of(file.config))
-        benches[key] = Bench(folder=key, cases=tuple(cases))
+        scenarios = load([folder] if beside else [])
+        cases = expand(scenarios, backend_of(file.config))
+        benches[key] = Bench(folder=key, scenarios=tuple(scenarios), cases=tuple(cases))
     bench = benches[key]
     plan = load_plan(Path(short_path(str(file.path))), [case.name for case in bench.cases])
     bench.add(plan)
@@ -154,8 +159,9 @@ class PlanItem(pytest.Item):
                 settings=Settings(seed=_SEED, time_limit_s=TIME_LIMIT_S_DEFAULT),
             )
             try:
+                validate(bench.scenarios, pool_of(self.config), all_gates())
                 bench.ground = bench.runner.ground()
-            except (BaselineRefused, ControlError) as error:
+            except (BaselineRefused, ControlError, InputError) as error:
                 bench.refusal = error
                 raise
         return bench.runner, bench.ground

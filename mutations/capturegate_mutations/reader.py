@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 
 from capturegate.errors import InputError, Location
+from capturegate.scenario.loader import files_below
 from capturegate.scenario.nodes import Node, check_keys, read_yaml
 from capturegate.scenario.problems import Problems, unknown
 from capturegate_mutations.case_keys import BadCaseKey, expand
 from capturegate_mutations.flip_reader import read_flip
-from capturegate_mutations.plan import WORDS as VERDICT_WORDS
-from capturegate_mutations.plan import CaseKey, Flip, Plan, Wanted
+from capturegate_mutations.plan import ABSENT, FAILURE, WORDS, CaseKey, Flip, Plan, Wanted
 
 SUFFIX = ".mutation.yaml"
 _KEYS = frozenset({"mutation", "about", "flips", "expect", "also"})
@@ -24,15 +24,14 @@ _NAME_HINT = "a name is written in lower case with hyphens"
 def find_plans(paths: Sequence[Path]) -> list[Path]:
     """The plan files that paths name, folders searched, in order of their name.
 
+    As for scenarios, folders whose name starts with a dot are passed over.
+
     Raises:
         InputError: a path does not exist or holds no plan.
     """
     found: dict[Path, None] = {}
     for path in paths:
-        if path.is_dir():
-            inside = sorted(path.rglob(f"*{SUFFIX}"))
-        else:
-            inside = [path] if path.is_file() else []
+        inside = files_below(path, SUFFIX) if path.is_dir() else [path] * path.is_file()
         if not inside:
             problem = "no plan in this folder" if path.exists() else "no such file or folder"
             raise InputError(problem, where=str(path), expected=f"files named *{SUFFIX}")
@@ -204,6 +203,11 @@ def _wanted_of(name: str, node: Node) -> Wanted:
 
 def _verdict(name: str, node: Node) -> str:
     word = node.text(f"the verdict of '{name}'")
-    if word not in VERDICT_WORDS:
-        raise unknown("verdict", word, VERDICT_WORDS, where=node.where)
+    if name == FAILURE:
+        if word != ABSENT and not word.isidentifier():
+            raise InputError(
+                f"'{word}' is no exception", where=node.where, expected="the name of its type"
+            )
+    elif word not in WORDS:
+        raise unknown("verdict", word, WORDS, where=node.where)
     return word

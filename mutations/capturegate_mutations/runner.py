@@ -115,9 +115,7 @@ class Runner:
             loaded=tree_hash(Path(path) for path in own.values()),
         )
 
-    def mutants(
-        self, wanted: Container[str], ground: Ground
-    ) -> Iterator[tuple[Prepared, Outcome]]:
+    def mutants(self, wanted: Container[str], ground: Ground) -> Iterator[tuple[Prepared, Outcome]]:
         """The outcomes of the mutants of that name as they come, each in its own children.
 
         An outcome has a result for every case: the baseline's where the mutant cannot differ.

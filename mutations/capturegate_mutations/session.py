@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import time
 from collections.abc import Callable, Sequence
@@ -9,8 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from capturegate.errors import InputError
+from capturegate.gates.registry import all_gates
+from capturegate.run.keyword import parse_keyword
+from capturegate.run.plan import check_backend, expand, load, preload_of, validate
 from capturegate.run.pool import Pool
-from capturegate.scenario.loader import find_scenarios, load_scenarios, shipped_scenarios
+from capturegate.run.store import Writer
 from capturegate.scenario.model import Case
 from capturegate_mutations.batch import Outcome, Settings
 from capturegate_mutations.evidence import Row, bare_row, tell
@@ -19,7 +23,7 @@ from capturegate_mutations.plan import Plan
 from capturegate_mutations.reader import find_plans, load_plans, shipped_plans
 from capturegate_mutations.report.summary import Sheet
 from capturegate_mutations.runner import Prepared, Runner, prepare_all
-from capturegate_mutations.store import append_row, fingerprint, read_rows
+from capturegate_mutations.store import ROWS, fingerprint
 from capturegate_mutations.verdict import Changes, Proof, changes_of, compare, without_blocked
 
 
@@ -47,6 +51,8 @@ class Session:
     request: Request
     say: Callable[[str], None] = field(default=lambda _: None)
     came: Callable[[Row], None] = field(default=lambda _: None)
+    _known: dict[str, Row] = field(default_factory=dict, init=False)
+    _writer: Writer[Row] | None = field(default=None, init=False)
 
     def run(self) -> Sheet:
         """The sheet of all plans, in their order.
@@ -58,11 +64,18 @@ class Session:
         """
         started = time.perf_counter()
         request = self.request
-        cases = cases_of(request.scenarios, request.backend)
+        check_backend(request.backend)
+        scenarios = load(request.scenarios)
+        cases = expand(scenarios, request.backend)
         plans = self._plans(cases)
         sheet = Sheet(cases=len(cases), workers=request.workers)
         settings = Settings(seed=request.seed, time_limit_s=request.time_limit_s)
-        with Pool(workers=request.workers) as pool:
+        self._known = ROWS.read(request.resume) if request.resume else {}
+        with contextlib.ExitStack() as stack:
+            if request.results:
+                self._writer = stack.enter_context(ROWS.writer(request.results))
+            pool = stack.enter_context(Pool(workers=request.workers))
+            validate(scenarios, pool, all_gates(), preload_of(request.backend))
             runner = Runner(
                 pool=pool,
                 cases=cases,
@@ -90,11 +103,14 @@ class Session:
         files = find_plans(request.plans) if request.plans else shipped_plans()
         names = [case.name for case in cases]
         plans = load_plans(files, names, draft=request.draft)
-        chosen = [plan for plan in plans if request.keyword in plan.name]
+        if not request.keyword:
+            return plans
+        matches = parse_keyword(request.keyword, [plan.name for plan in plans])
+        chosen = [plan for plan in plans if matches(plan.name)]
         if not chosen:
             raise InputError(
-                f"no mutation has '{request.keyword}' in its name",
-                expected=f"a part of one of {', '.join(plan.name for plan in plans)}",
+                f"-k {request.keyword!r} selects none of the {len(plans)} mutations",
+                expected=f"parts of names such as {', '.join(plan.name for plan in plans[:3])}",
             )
         return chosen
 
@@ -106,8 +122,8 @@ class Session:
             )
             for plan in plans
         }
-        known = read_rows(request.resume) if request.resume else {}
-        rows = {name: known[mark] for name, mark in prints.items() if mark in known}
+        rows = {n: self._known[mark] for n, mark in prints.items() if mark in self._known}
+        sheet.taken = len(rows)
         started = time.perf_counter()
         todo = prints.keys() - rows.keys()
         for item, outcome in runner.mutants(todo, ground):
@@ -117,8 +133,8 @@ class Session:
             rows[item.plan.name] = row
             sheet.mutants += item.mutant is not None
             sheet.cases_run += outcome.ran
-            if request.results:
-                append_row(request.results, row)
+            if self._writer is not None:
+                self._writer.append(row.fingerprint, row)
             self.say(f"{len(rows)} of {len(plans)} mutations")
             self.came(row)
         sheet.mutants_s = time.perf_counter() - started
@@ -128,6 +144,10 @@ class Session:
         words = ["capturegate", "mutate", *map(str, self.request.plans), "-k", plan.name]
         for path in self.request.scenarios:
             words += ["--scenarios", str(path)]
+        if self.request.backend != "fake":
+            words += ["--backend", self.request.backend]
+        if self.request.seed:
+            words += ["--seed", str(self.request.seed)]
         return bare_row(plan, proof, reason, rerun=shlex.join(words), fingerprint="")
 
 
@@ -163,14 +183,3 @@ def _listed(plan: Plan, changes: Changes) -> dict[str, frozenset[str]]:
     return {
         case: frozenset((*plan.expect.get(case, {}), *plan.also.get(case, {}))) for case in changes
     }
-
-
-def cases_of(paths: Sequence[Path], backend: str) -> list[Case]:
-    """Every scenario in every lane and arm: the exact sets of plans are over all of them."""
-    files = find_scenarios(list(paths)) if paths else shipped_scenarios()
-    return [
-        Case(scenario=scenario, lane=lane, arm=arm, backend=backend)
-        for scenario in load_scenarios(files)
-        for lane in scenario.lanes
-        for arm in scenario.arms
-    ]

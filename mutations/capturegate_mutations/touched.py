@@ -5,42 +5,70 @@ A case that enters none of them cannot tell the mutant from the original.
 
 from __future__ import annotations
 
+import ast
+from collections import defaultdict
 from collections.abc import Iterator
 from inspect import CO_OPTIMIZED, CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType
 
+from capturegate_mutations.places import Def, entry, first_difference, outermost
 from capturegate_mutations.source import Source, compile_source, essence
 
 Key = str
-"""`module:Qualified.name` of a function that no function surrounds; `module:` for all the rest."""
+"""`module:Qualified.name@place` in a function that no function surrounds, `module:` for the rest."""
 
 
 def touched(source: Source, text: str) -> frozenset[Key]:
     """The keys of what differs between a module and its flipped text.
 
-    What is defined in a function exists once that function ran, so it counts as that function.
-    Module-level code, class bodies, decorators, defaults and signatures take effect without any
-    call of a function: they count as the module.
+    What is defined in a function exists once that function ran, so it counts as that function; the
+    place is where in it the difference begins. Module-level code, class bodies, decorators,
+    defaults and signatures take effect without any call: they count as the module.
 
     Raises:
         InvalidFlip: one of the two does not compile.
     """
     before = compile_source(source.text, source.path)
     after = compile_source(text, source.path)
-    return frozenset(f"{source.module}:{name}" for name in _differing(before, after))
+    found = dict(_differing(before, after))
+    ours, theirs = _defs(source.text), _defs(text)
+    return frozenset(
+        f"{source.module}:{name}" + (_place(ours[name], theirs[name], same_scope) if name else "")
+        for name, same_scope in found.items()
+    )
 
 
-def _differing(before: CodeType, after: CodeType) -> Iterator[str]:
-    """Qualified names of what differs; empty for what belongs to no function."""
+def _defs(text: str) -> dict[str, list[Def]]:
+    found: dict[str, list[Def]] = defaultdict(list)
+    for name, node in outermost(ast.parse(text)):
+        found[name].append(node)
+    return found
+
+
+def _place(ours: list[Def], theirs: list[Def], same_scope: bool) -> str:
+    """Where in a function, as the end of a key; nothing where several have its name."""
+    if len(ours) != 1 or len(theirs) != 1:
+        return ""
+    way = first_difference(ours[0], theirs[0]) if same_scope else entry(ours[0])
+    return "@" + ".".join(map(str, way))
+
+
+def _differing(before: CodeType, after: CodeType) -> Iterator[tuple[str, bool]]:
+    """Qualified names of what differs, empty for what belongs to no function.
+
+    With it comes whether each name in the function means what it meant: only then does the code
+    before the first difference do the same.
+    """
     nested = _nested(before), _nested(after)
     names = [[code.co_qualname for code in codes] for codes in nested]
     if _own(before) != _own(after) or names[0] != names[1]:
-        yield ""
+        yield "", True
     for one, other in zip(*nested, strict=False):
         if _is_class(one) and _is_class(other):
             yield from _differing(one, other)
         elif essence(one) != essence(other):
-            yield one.co_qualname if _is_def(one) and _called_alike(one, other) else ""
+            name = one.co_qualname if _is_def(one) and _called_alike(one, other) else ""
+            yield name, _scope(one) == _scope(other)
 
 
 def _nested(code: CodeType) -> list[CodeType]:
@@ -73,6 +101,10 @@ def _called_alike(one: CodeType, other: CodeType) -> bool:
     return _signature(one) == _signature(other)
 
 
+def _scope(code: CodeType) -> tuple[set[str], ...]:
+    return set(code.co_varnames), set(code.co_cellvars), set(code.co_freevars)
+
+
 def _signature(code: CodeType) -> tuple[object, ...]:
     both = code.co_flags & (CO_VARARGS | CO_VARKEYWORDS)
     count = code.co_argcount + code.co_kwonlyargcount + both.bit_count()
@@ -83,4 +115,3 @@ def _signature(code: CodeType) -> tuple[object, ...]:
         code.co_kwonlyargcount,
         code.co_varnames[:count],
     )
-

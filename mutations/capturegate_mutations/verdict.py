@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from capturegate.run.result import CaseResult, GateResult, Verdict
-from capturegate_mutations.plan import ABSENT, CaseKey, Plan, Wanted
+from capturegate_mutations.plan import ABSENT, FAILURE, CaseKey, Plan, Wanted
 
 
 class Proof(enum.StrEnum):
@@ -23,7 +23,6 @@ class Proof(enum.StrEnum):
     FLAKY = "flaky"
     TIMEOUT = "timeout"
     CRASH = "crash"
-    UNVERIFIED = "unverified"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +49,8 @@ class Member:
 Members = Mapping[str, Member]
 Changes = Mapping[CaseKey, Members]
 
-FAILURE = "failure"
-"""Stands for an engine's exception that neither a gate nor a check accounts for."""
+_REFUSAL = "CudaError"
+"""What a refused call raises: a gate or a check accounts for it, as for any other refusal."""
 
 _ABSENT = Member(verdict=ABSENT)
 
@@ -65,7 +64,9 @@ def members_of(result: CaseResult) -> dict[str, Member]:
     """Every gate and check of a case by its id.
 
     A gate that nobody named is one only where it is broken: as long as it is not, whether it
-    found something to judge is nobody's claim.
+    found something to judge is nobody's claim. An engine's exception is one of its own, unless a
+    refused call raised it and something is red for it: a mutant that dies of its own mistake, such
+    as an unbound name, proves nothing by being red.
     """
     members = {
         gate.gate: _gate_member(gate)
@@ -75,7 +76,7 @@ def members_of(result: CaseResult) -> dict[str, Member]:
     for check in result.checks:
         members[check.id] = Member(verdict=check.outcome.value, blocked_by=check.blocked_by)
     red = any(member.verdict in ("broken", "failed") for member in members.values())
-    if result.failure is not None and not red:
+    if result.failure is not None and not (red and result.failure.type == _REFUSAL):
         members[FAILURE] = Member(verdict=result.failure.type)
     return members
 

@@ -26,6 +26,13 @@ AS_EXPECTED, NOT_AS_EXPECTED, NOTHING_JUDGED = 0, 1, 5
 )
 @click.option("--record", "record_to", type=_PATH, help="Record the corpus to this file instead.")
 @click.option("--ledger", "ledger_at", type=_PATH, help="Fuzzing ledger for the page.")
+@click.option(
+    "--scenarios",
+    "runs_at",
+    multiple=True,
+    type=_PATH,
+    help="`capturegate run --json` of a device beside the fake's, for the page.",
+)
 @click.option("--page", "page_to", type=_PATH, help="Write the conformance page as Markdown.")
 @click.option("--json", "json_to", default="", help="Write JSON to a file, or to - .")
 @click.option("--processes", default=2, show_default=True, type=click.IntRange(1, 128))
@@ -34,6 +41,7 @@ def conform(
     recordings: tuple[Path, ...],
     record_to: Path | None,
     ledger_at: Path | None,
+    runs_at: tuple[Path, ...],
     page_to: Path | None,
     json_to: str,
     processes: int,
@@ -41,17 +49,22 @@ def conform(
     """Compare a backend with recordings of a real device, or make a recording."""
     if record_to is not None:
         return _record(backend, record_to, processes)
-    from capturegate_backends.conform.compare import compare_with
+    from capturegate_backends.conform.compare import Comparison, compare_with
+    from capturegate_backends.conform.devices import driver_of
     from capturegate_backends.truth.recordings import read_recording, shipped
 
     read = {path.name: read_recording(path) for path in recordings or shipped()}
-    comparison = compare_with(backend, [c for one in read.values() for c in one.cases])
+    comparison = Comparison()
+    for one in read.values():
+        comparison.add(compare_with(backend, one.cases, driver_of(one.description)))
     if page_to is not None:
         from capturegate_backends.conform.ledger import Ledger, load_ledger
         from capturegate_backends.conform.page import page
+        from capturegate_backends.conform.scenario_runs import load_run
 
         ledger = load_ledger(ledger_at) if ledger_at is not None else Ledger()
-        _write(page_to, page(read, comparison, ledger))
+        runs = [load_run(path) for path in runs_at]
+        _write(page_to, page(read, comparison, ledger, runs))
     about = {name: one.description for name, one in read.items()}
     return _publish(backend, comparison, about, json_to)
 

@@ -37,6 +37,11 @@ class Comparison:
         """Mismatches by kind."""
         return Counter(one.kind for one in self.mismatches)
 
+    def add(self, other: Comparison) -> None:
+        """Take over what another comparison came to."""
+        self.cases += other.cases
+        self.mismatches += other.mismatches
+
 
 def kind_of(expected: Observation, actual: Observation, program: list[list[object]]) -> str:
     """What differs between two observations of a program; empty when nothing does."""
@@ -50,13 +55,17 @@ def kind_of(expected: Observation, actual: Observation, program: list[list[objec
     return f"{program[index][0]} {name}: {json.dumps(shown)}"
 
 
-def compare_with(backend: str, cases: Iterable[RecordedCase]) -> Comparison:
+def compare_with(
+    backend: str, cases: Iterable[RecordedCase], driver: str = "580"
+) -> Comparison:
     """Run recorded programs on a backend and compare what they show.
 
+    `driver` is the driver version of the recordings: the fake answers as that one does.
+
     Raises:
-        InputError: the backend is unknown, or misses what it needs.
+        InputError: the backend is unknown, misses what it needs, or does not know the driver.
     """
-    runner = Runner(make_device(backend))
+    runner = Runner(make_device(backend, driver))
     result = Comparison()
     for case in cases:
         result.cases += 1
@@ -68,7 +77,7 @@ def compare_with(backend: str, cases: Iterable[RecordedCase]) -> Comparison:
             if backend != "fake":
                 raise  # a lost context answers nothing any more
             kind = f"stops: {error}"
-            runner = Runner(make_device(backend))
+            runner = Runner(make_device(backend, driver))
         if kind:
             result.mismatches.append(Mismatch(kind=kind, case=case, actual=actual))
     runner.close()

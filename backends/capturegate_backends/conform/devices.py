@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import cast
 
 from capturegate.backend.device import Device
@@ -10,16 +11,16 @@ from capturegate.errors import InputError
 BACKENDS = ("fake", "cupy")
 
 
-def make_device(backend: str) -> Device:
-    """A new device of a backend.
+def make_device(backend: str, driver: str = "580") -> Device:
+    """A new device of a backend; the fake answers as that driver was recorded to.
 
     Raises:
-        InputError: the backend is unknown, or misses what it needs.
+        InputError: the backend is unknown, misses what it needs, or does not know the driver.
     """
     if backend == "fake":
         from capturegate_backends.fake.device import FakeDevice
 
-        return cast(Device, FakeDevice())
+        return cast(Device, FakeDevice(driver=driver))
     if backend == "cupy":
         from capturegate_backends.cupy.device import CupyDevice
 
@@ -41,3 +42,8 @@ def check_backend(backend: str) -> None:
         from capturegate_backends.cupy.binding import load
 
         load()
+
+
+def driver_of(description: Mapping[str, str]) -> str:
+    """The driver version of a recording by which rules are kept: `580` of `580.159.04`."""
+    return description["driver"].partition(".")[0]

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 
 from capturegate_backends.conform.compare import Comparison
 from capturegate_backends.conform.count import triples
 from capturegate_backends.conform.fuzz import Difference
 from capturegate_backends.conform.ledger import Ledger
+from capturegate_backends.conform.scenario_runs import ScenarioRuns, table
 from capturegate_backends.truth.recordings import Recording
 
 HITS_MIN = 100
 
 
-def page(recordings: dict[str, Recording], comparison: Comparison, ledger: Ledger) -> str:
+def page(
+    recordings: dict[str, Recording],
+    comparison: Comparison,
+    ledger: Ledger,
+    runs: Sequence[ScenarioRuns] = (),
+) -> str:
     """The page as Markdown."""
     lines = [
         "# Conformance",
@@ -43,6 +50,7 @@ def page(recordings: dict[str, Recording], comparison: Comparison, ledger: Ledge
         ),
         "",
         *_mismatches(comparison),
+        *(line for one in runs for line in table(one)),
         *_fuzzing(ledger, _corpus_triples(recordings)),
         *_differences(ledger),
     ]

@@ -36,8 +36,13 @@ class CupyDevice:
         rt = context.rt
         self._legacy = Stream(0, StreamKind.LEGACY, rt.cudaStream_t(rt.cudaStreamLegacy))
         self._own = Stream(1, StreamKind.PER_THREAD, rt.cudaStream_t(rt.cudaStreamPerThread))
+        self._take_memory(MemoryCalls(context))
+        self._take_work(WorkCalls(context))
+        self._take_streams(StreamCalls(context))
+        self._take_captures(CaptureCalls(context))
+        self._take_graphs(GraphCalls(context))
 
-        memory = MemoryCalls(context)
+    def _take_memory(self, memory: MemoryCalls) -> None:
         self.malloc = memory.malloc
         self.free = memory.free
         self.malloc_async = memory.malloc_async
@@ -58,7 +63,7 @@ class CupyDevice:
         self.poke = memory.poke
         self._give_back = memory.close
 
-        work = WorkCalls(context)
+    def _take_work(self, work: WorkCalls) -> None:
         self.memcpy = work.memcpy
         self.memcpy_async = work.memcpy_async
         self.memcpy_batch_async = work.memcpy_batch_async
@@ -68,7 +73,7 @@ class CupyDevice:
         self.launch_host_func = work.launch_host_func
         self.module_load_data = work.module_load_data
 
-        streams = StreamCalls(context)
+    def _take_streams(self, streams: StreamCalls) -> None:
         self.stream_create = streams.stream_create
         self.stream_destroy = streams.stream_destroy
         self.stream_synchronize = streams.stream_synchronize
@@ -85,7 +90,7 @@ class CupyDevice:
         self.get_last_error = streams.get_last_error
         self.peek_at_last_error = streams.peek_at_last_error
 
-        captures = CaptureCalls(context)
+    def _take_captures(self, captures: CaptureCalls) -> None:
         self.stream_begin_capture = captures.stream_begin_capture
         self.stream_begin_capture_to_graph = captures.stream_begin_capture_to_graph
         self.stream_end_capture = captures.stream_end_capture
@@ -93,7 +98,7 @@ class CupyDevice:
         self.stream_get_capture_info = captures.stream_get_capture_info
         self.thread_exchange_stream_capture_mode = captures.thread_exchange_stream_capture_mode
 
-        graphs = GraphCalls(context)
+    def _take_graphs(self, graphs: GraphCalls) -> None:
         self.graph_create = graphs.graph_create
         self.graph_instantiate = graphs.graph_instantiate
         self.graph_upload = graphs.graph_upload

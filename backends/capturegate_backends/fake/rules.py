@@ -48,7 +48,7 @@ class Effect(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One rule; `source` names the recording or the document that shows it."""
+    """One rule; `source` names a recording that shows it."""
 
     calls: tuple[str, ...]
     when: When
@@ -84,9 +84,6 @@ class RuleBook:
 
 _TABLE = "legality-h200"
 _RECORDED = "programs-h200"
-_GUIDE = "CUDA Programming Guide, Stream Capture: prohibited and unhandled operations"
-_API = "CUDA Runtime API"
-_MODES = "CUDA Runtime API, cudaThreadExchangeStreamCaptureMode"
 
 _NOTHING, _POISONS, _ENDS = Effect.NOTHING, Effect.POISONS, Effect.ENDS
 
@@ -163,7 +160,7 @@ _WAIT = ("stream_wait_event",)
 _OF_EVENT = (*_ASKING_EVENT, *_WAIT, "stream_wait_event_external")
 _END = ("stream_end_capture",)
 _RECORDABLE = (*_WORK, *_ORDERED_MEMORY, *_BATCH)
-_ON_STREAM = (*_RECORDABLE, *_WAITING, *_REPLAYING)
+_ON_STREAM = (*_WORK, *_ORDERED_MEMORY, *_WAITING, *_REPLAYING)
 
 
 def _rule(calls: tuple[str, ...], when: When, error: str, effect: Effect, source: str) -> Rule:
@@ -185,14 +182,13 @@ _RULES_580 = (
     _rule(_BEGINNING, When.TARGET_LEGACY, _UNSUPPORTED, _NOTHING, _TABLE),
     _rule(_WAITING, When.STREAM_CAPTURES, _UNSUPPORTED, _POISONS, _TABLE),
     _rule(_REPLAYING, When.STREAM_CAPTURES, _UNSUPPORTED, _POISONS, _TABLE),
-    _rule(_BATCH, When.STREAM_CAPTURES, _UNSUPPORTED, _NOTHING, "rmm 2518"),
+    _rule(_BATCH, When.STREAM_CAPTURES, _UNSUPPORTED, _NOTHING, _RECORDED),
     _rule(("free_async",), When.FOREIGN_POINTER, _VALUE, _NOTHING, _TABLE),
-    _rule(("stream_destroy",), When.STREAM_CAPTURES, _UNSUPPORTED, _POISONS, _GUIDE),
     # Events across the border of a capture.
     _rule(_OF_EVENT, When.EVENT_INVALIDATED, _VALUE, _POISONS, _RECORDED),
     _rule(_OF_EVENT, When.EVENT_ENDED, _VALUE, _POISONS, _RECORDED),
     _rule(_ASKING_EVENT, When.EVENT_CAPTURED, _CAPTURED, _POISONS, _RECORDED),
-    _rule(_WAIT, When.EVENT_ELSEWHERE, _MERGE, _POISONS, _GUIDE),
+    _rule(_WAIT, When.EVENT_ELSEWHERE, _MERGE, _POISONS, _RECORDED),
     _rule(_WAIT, When.EVENT_OUTSIDE, _ISOLATION, _POISONS, _TABLE),
     _rule(_WAIT, When.LEGACY_JOINS, _IMPLICIT, _POISONS, _RECORDED),
     _rule(_EXTERNAL, When.NOT_CAPTURING, _STATE, _NOTHING, _RECORDED),
@@ -202,8 +198,8 @@ _RULES_580 = (
     _rule(_ORDERED_MEMORY, When.RESTRICTED, _UNSUPPORTED, _POISONS, _TABLE),
     _rule(("device_synchronize",), When.ANY_CAPTURE, _UNSUPPORTED, _POISONS, _TABLE),
     # The end of a capture.
-    _rule(_END, When.NOT_CAPTURING, _STATE, _NOTHING, _API),
-    _rule(_END, When.NOT_ORIGIN, _UNMATCHED, _POISONS, _GUIDE),
+    _rule(_END, When.NOT_CAPTURING, _STATE, _NOTHING, _RECORDED),
+    _rule(_END, When.NOT_ORIGIN, _UNMATCHED, _POISONS, _RECORDED),
     _rule(_END, When.STREAM_INVALIDATED, _INVALIDATED, _ENDS, _TABLE),
     _rule(_END, When.UNJOINED, _UNJOINED, _ENDS, _RECORDED),
     _rule(_END, When.WRONG_THREAD, _THREAD, _ENDS, _RECORDED),
@@ -215,8 +211,8 @@ _RESTRICTIONS_580 = (
     Restriction(caller=_GLOBAL, own=True, capture=_GLOBAL, source=_TABLE),
     Restriction(caller=_GLOBAL, own=True, capture=_LOCAL, source=_TABLE),
     Restriction(caller=_GLOBAL, own=False, capture=_GLOBAL, source=_TABLE),
-    Restriction(caller=_LOCAL, own=True, capture=_GLOBAL, source=_MODES),
-    Restriction(caller=_LOCAL, own=True, capture=_LOCAL, source=_MODES),
+    Restriction(caller=_LOCAL, own=True, capture=_GLOBAL, source=_RECORDED),
+    Restriction(caller=_LOCAL, own=True, capture=_LOCAL, source=_RECORDED),
 )
 
 _RECORDS_580 = {
@@ -235,7 +231,6 @@ _SILENT_580 = frozenset(
         # The real backend makes these through the driver, which has no last error.
         "launch_kernel",
         "launch_host_func",
-        "module_load_data",
         "graph_exec_kernel_node_set_params",
     }
 )

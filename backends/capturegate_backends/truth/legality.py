@@ -46,3 +46,8 @@ def load_legality(name: str = "legality-h200") -> LegalityTable:
         cuda=table["cuda"],
         rows=tuple(LegalityRow(**row) for row in table["rows"]),
     )
+
+
+def shipped_rows() -> tuple[LegalityRow, ...]:
+    """Every row of the table that comes with the package."""
+    return load_legality().rows

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -80,3 +80,9 @@ def shipped() -> tuple[Path, ...]:
     """The recordings that come with the package."""
     root = Path(str(files("capturegate_backends.truth")))
     return tuple(sorted(root.glob(f"*{SUFFIX}")))
+
+
+def shipped_cases() -> Iterator[RecordedCase]:
+    """Every recorded program that comes with the package."""
+    for path in shipped():
+        yield from read_recording(path).cases

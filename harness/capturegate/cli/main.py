@@ -7,13 +7,18 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any
 
 import click
 
 import capturegate
-from capturegate.errors import InputError
+from capturegate.cli.options import OutputLostError
+from capturegate.cli.stops import exit_code_of_stop, hearing_stops
+from capturegate.cli.streams import lenient_streams
+from capturegate.errors import InputError, message_of
 from capturegate.run.totals import ExitCode
 
 _GROUP = "capturegate.commands"
@@ -87,30 +92,59 @@ class LazyGroup(click.Group):
 
         if not standalone_mode:
             return call()
-        sys.exit(exit_code_of_call(call))
+        sys.exit(exit_code_of_call(lambda: _as_program(call)))
+
+
+def _as_program(call: Callable[[], Any]) -> int:
+    """Call a command with signals and streams as a program has them; its exit code."""
+    with hearing_stops():
+        with lenient_streams() as outputs:
+            code = exit_code_of_call(call)
+        for output in outputs:
+            if output.error is not None:
+                _tell(f"standard output: {output.error.strerror}")
+                return ExitCode.HARNESS_FAILED
+    return code
 
 
 def exit_code_of_call(call: Callable[[], Any]) -> int:
     """Call a command; its exit code, with a message for everything that it raised."""
     try:
         result = call()
+    except click.UsageError as error:
+        help_of = f"\n  help: {error.ctx.command_path} --help" if error.ctx else ""
+        _tell(f"{error.format_message()}{help_of}")
+        return error.exit_code
     except click.ClickException as error:
-        error.show()
+        _tell(error.format_message())
         return error.exit_code
     except InputError as error:
-        click.echo(f"error: {error}", err=True)
+        _tell(str(error))
         return ExitCode.WRONG_INPUT
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
-        return ExitCode.INTERRUPTED
+    except OutputLostError as error:
+        _tell(str(error))
+        return ExitCode.HARNESS_FAILED
+    except (click.Abort, KeyboardInterrupt) as error:
+        _say("interrupted")
+        return exit_code_of_stop(error.__cause__ or error)
     except Exception as error:
-        click.echo(f"capturegate failed: {type(error).__name__}: {error}", err=True)
+        _tell(f"Capturegate itself failed: {type(error).__name__}: {message_of(error)}")
         if os.environ.get(_DEBUG_SWITCH):
             traceback.print_exc()
         else:
-            click.echo("  help: run it again with --debug for the traceback", err=True)
+            _say("  help: run it again with --debug for the traceback")
         return ExitCode.HARNESS_FAILED
     return result if isinstance(result, int) else ExitCode.AS_EXPECTED
+
+
+def _tell(problem: str) -> None:
+    _say(f"error: {problem}")
+
+
+def _say(text: str) -> None:
+    # Where nobody can be told, the exit code still says it.
+    with suppress(OSError):
+        click.echo(text, err=True)
 
 
 def _plugged() -> dict[str, EntryPoint]:
@@ -134,7 +168,12 @@ def main(debug: bool) -> None:
 
     \b
     Exit codes: 0 all as expected, 1 something is not, 2 wrong input,
-    3 the harness itself failed, 5 nothing was judged, 130 interrupted.
+    3 the harness itself failed, 5 nothing was judged, 128 and its number
+    for a signal: 129 hung up, 130 interrupted, 143 terminated.
     """  # noqa: D301, click looks for the character
     if debug:
         os.environ[_DEBUG_SWITCH] = "1"
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise InputError("the working directory is not there any more") from None

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from capturegate.cli import options
-from capturegate.errors import InputError
+from capturegate.cli.stops import exit_code_of_stop
 from capturegate.report.run import RunReport
 from capturegate.run.result import CaseResult
+from capturegate.run.totals import ExitCode
+
+if TYPE_CHECKING:
+    from capturegate.run.plan import Plan
+    from capturegate.run.session import Settings
+    from capturegate.run.store import Writer
+    from capturegate.scenario.model import Scenario
 
 
 @click.command()
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@options.paths
 @options.selection
 @options.backend
 @click.option("--seed", default=0, show_default=True, help="Order in which streams progress.")
@@ -33,17 +42,18 @@ from capturegate.run.result import CaseResult
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="Wall-clock limit of one case.",
+    callback=options.seconds,
+    help="Wall-clock limit of one case, and of the import of an engine.",
 )
-@click.option("--json", "json_to", metavar="FILE", help="Write the run as JSON; - is stdout.")
+@options.json_to
 @click.option(
     "--results",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=click.Path(path_type=Path),
     help="Append each result to this file, one line of JSON, as it comes.",
 )
 @click.option(
     "--resume",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=click.Path(path_type=Path),
     help="Skip cases whose result this file has, and append the others to it.",
 )
 @click.option("--quiet", "-q", is_flag=True, help="Print what broke and the counts only.")
@@ -63,31 +73,30 @@ def run(
 ) -> int:
     """Run the scenarios in PATHS, or the shipped ones, and judge them.
 
-    A resumed run trusts a result when case, seed and version are the same. It does not know
-    whether the engine's code is.
+    A resumed run trusts a result when case, seed, version and sources are the same. Of an engine
+    it knows the package of the adapter.
     """
+    from capturegate.cli.targets import check_targets
     from capturegate.gates.registry import all_gates
     from capturegate.report.guide import guides_of
     from capturegate.report.run import report_on
-    from capturegate.run.plan import Selection, load, make_plan, preload_of, validate
-    from capturegate.run.pool import Pool
-    from capturegate.run.session import Settings, run_plan
-    from capturegate.run.store import ResultWriter, read_results
+    from capturegate.run.plan import Selection, load, make_plan
+    from capturegate.run.session import Settings, marker
+    from capturegate.run.store import read_results
 
     scenarios = load(paths)
     plan = make_plan(scenarios, backend, Selection(keyword=keyword, lanes=lane, arms=arm))
+    json_path = Path(json_to) if json_to not in (None, "-") else None
+    targets = {"--json": json_path, "--results": results, "--resume": resume}
+    if results and resume and _same(results, resume):
+        del targets["--resume"]
+    check_targets(targets, [Path(scenario.path) for scenario in scenarios])
+    if results is not None and results.exists():
+        # Who appends to a file that holds something else has named the wrong one.
+        read_results(results)
     known = read_results(resume) if resume else {}
     settings = Settings(seed=seed, time_limit_s=time_limit, known=known)
-    done: dict[int, CaseResult] = {}
-    with contextlib.ExitStack() as stack:
-        pool = stack.enter_context(Pool(workers))
-        validate(scenarios, pool, all_gates(), preload_of(backend))
-        target = results or resume
-        writer = stack.enter_context(ResultWriter(target)) if target else None
-        with _interruptible(), _progress(len(plan.cases), quiet=quiet) as advance:
-            for place, result in run_plan(plan, pool, settings, writer):
-                done[place] = result
-                advance()
+    done, end = _run(scenarios, plan, settings, workers, results or resume, quiet=quiet)
     report = report_on(
         [done[place] for place in sorted(done)],
         unfiltered=plan.unfiltered,
@@ -96,16 +105,80 @@ def run(
         arguments=[str(path) for path in paths],
         guides=guides_of(all_gates().values()),
         missing=len(plan.cases) - len(done),
+        stopped=end.stopped,
     )
+    if resume is not None:
+        mark = marker(seed)
+        taken = sum(mark(case) in known for case in plan.cases)
+        click.echo(f"{taken} results taken from {resume}", err=True)
     _publish(report, json_to, quiet=quiet)
+    if end.lost:
+        raise options.OutputLostError(end.lost)
     return report.exit_code
 
 
+@dataclass(slots=True)
+class _End:
+    """What ended a run before its time: an exit code, or what became of the results' file."""
+
+    stopped: ExitCode | None = None
+    lost: str = ""
+
+
+def _run(
+    scenarios: Sequence[Scenario],
+    plan: Plan,
+    settings: Settings,
+    workers: int,
+    target: Path | None,
+    *,
+    quiet: bool,
+) -> tuple[dict[int, CaseResult], _End]:
+    """The results by their place in the plan: all, or those that came before the end."""
+    from capturegate.gates.registry import all_gates
+    from capturegate.run.plan import check_usable, preload_of, validate
+    from capturegate.run.pool import Pool
+    from capturegate.run.session import ResultsLostError, run_plan
+
+    backend = plan.cases[0].backend
+    done: dict[int, CaseResult] = {}
+    end = _End()
+    with contextlib.ExitStack() as stack:
+        pool = stack.enter_context(Pool(workers))
+        check_usable(backend, pool)
+        validate(scenarios, pool, all_gates(), preload_of(backend), settings.time_limit_s)
+        writer = stack.enter_context(_results_file(target)) if target else None
+        advance = stack.enter_context(_progress(len(plan.cases), quiet=quiet))
+        try:
+            for place, result in run_plan(plan, pool, settings, writer):
+                done[place] = result
+                advance()
+        except KeyboardInterrupt as error:
+            # What has been judged is still reported.
+            end.stopped = ExitCode(exit_code_of_stop(error))
+        except ResultsLostError as error:
+            end.lost = f"{target}: {error}"
+            end.stopped = ExitCode.HARNESS_FAILED
+    return done, end
+
+
 @contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
-    """End early on Ctrl-C: what has been judged is still reported."""
-    with contextlib.suppress(KeyboardInterrupt):
-        yield
+def _results_file(path: Path) -> Iterator[Writer[CaseResult]]:
+    from capturegate.run.store import RESULTS
+
+    writer = RESULTS.writer(path)
+    try:
+        yield writer
+    finally:
+        # Closing tries to write again what could not be written, and that was told.
+        with contextlib.suppress(OSError):
+            writer.__exit__(None, None, None)
+
+
+def _same(first: Path, second: Path) -> bool:
+    return first.absolute() == second.absolute() or (
+        first.exists() and second.exists() and first.samefile(second)
+    )
 
 
 @contextlib.contextmanager
@@ -121,17 +194,12 @@ def _progress(total: int, *, quiet: bool) -> Iterator[options.Advance]:
 
 
 def _publish(report: RunReport, json_to: str | None, *, quiet: bool) -> None:
-    from capturegate.report.json import dumps, run_as_json
+    from capturegate.report.json import run_as_json
 
-    if json_to == "-":
-        click.echo(dumps(run_as_json(report)), nl=False)
-        return
-    from capturegate.report.terminal import print_run
-    from capturegate.report.text import Printer, terminal
+    if json_to != "-":
+        from capturegate.report.terminal import print_run
+        from capturegate.report.text import Printer, terminal
 
-    print_run(report, Printer(terminal()), quiet=quiet)
+        print_run(report, Printer(terminal()), quiet=quiet)
     if json_to is not None:
-        try:
-            Path(json_to).write_text(dumps(run_as_json(report)), encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"the JSON report cannot be written: {error}") from error
+        options.write_json(run_as_json(report), json_to)

@@ -15,6 +15,7 @@ from capturegate.gates.launched_unproven import NeverLaunchedUnproven
 from capturegate.gates.nothing_left import NothingLeftAtTeardown
 from capturegate.gates.pregrow_used import PregrowIsUsed
 from capturegate.gates.profile_covers import ProfileCoversWindow
+from capturegate.gates.refusals_looked_at import RefusalsAreLookedAt
 from capturegate.gates.replay_eager import ReplayMatchesEager
 from capturegate.gates.replay_own import ReplayTouchesOnlyItsOwn
 
@@ -30,6 +31,7 @@ _SHIPPED: tuple[Gate, ...] = (
     NeverLaunchedUnproven(),
     ExecutablesAreBounded(),
     NothingLeftAtTeardown(),
+    RefusalsAreLookedAt(),
 )
 
 

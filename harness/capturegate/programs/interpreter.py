@@ -101,8 +101,8 @@ class _Run:
 
     def _step(self, call: Call) -> Seen:
         name, thread = call[0], call[1]
-        stream = _stream_of(call)
-        key = _key(stream, thread)
+        stream = stream_of(call)
+        key = key_of(stream, thread)
         before = self._captures.get(key, "")
         arguments = self._names.resolve(call, bool(before))
         if arguments is None:
@@ -142,7 +142,7 @@ class _Run:
         """Ask every watched stream for its capture."""
         found = {k: v for k, v in self._captures.items() if k.startswith("own")}
         for name in self._names.watched:
-            key = _key(name, thread)
+            key = key_of(name, thread)
             outcome = self._device.stream_get_capture_info(self._names.streams[name])
             info = outcome.value
             if outcome.error != SUCCESS or info is None:
@@ -181,7 +181,7 @@ class _Run:
                     self._names.own_graph(graph)
                 after = self._device.stream_get_capture_info(stream).value
                 if after is not None and after.status is CaptureStatus.NONE:
-                    self._names.leave(_key(name, thread), alive=graph is not None)
+                    self._names.leave(key_of(name, thread), alive=graph is not None)
 
     def _check_ended(self) -> None:
         for name in self._names.watched:
@@ -196,7 +196,7 @@ class _Run:
         self._device.get_last_error()
 
 
-def _stream_of(call: Call) -> str:
+def stream_of(call: Call) -> str:
     """The stream that a call is about; work that names none goes to the legacy stream."""
     op = OPS[call[0]]
     for kind, value in zip(op.args, call[2:], strict=True):
@@ -205,5 +205,6 @@ def _stream_of(call: Call) -> str:
     return "legacy" if op.works else ""
 
 
-def _key(stream: str, thread: int) -> str:
+def key_of(stream: str, thread: int) -> str:
+    """The name of a stream over all threads: each thread has a per-thread stream of its own."""
     return f"own{thread}" if stream == "own" else stream

@@ -35,8 +35,12 @@ class Names:
         self._in_nodes: set[str] = set()
         self._instantiated: set[Graph] = set()
         for call in program:
-            for kind, value in zip(OPS[call[0]].args, call[2:], strict=True):
-                self._prepare(kind, value)
+            self.prepare(call)
+
+    def prepare(self, call: Call) -> None:
+        """Have ready what a call needs and no call makes."""
+        for kind, value in zip(OPS[call[0]].args, call[2:], strict=True):
+            self._prepare(kind, value)
 
     def resolve(self, call: Call, capturing: bool) -> list[Any] | None:
         """What the call's arguments stand for; None when one of them does not exist."""

@@ -1,67 +1,93 @@
-"""Systematic call programs about structure: forks, joins, several captures, nodes, updates."""
+"""Systematic call programs about structure: events, forks, joins, several captures, threads."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
 
+from capturegate.programs.graph_structures import (
+    growing_graphs,
+    lifetimes,
+    memory_nodes,
+    parameters,
+    updates,
+)
 from capturegate.programs.ops import MODES
 from capturegate.programs.sweeps import Calls
 
 _RUN: Calls = [["instantiate", 0, "g5", "x5"], ["graph_launch", 0, "x5", "n2"]]
 _CAPTURING = ("b1", "n1", "own")
-SHAPES: dict[str, Calls] = {
-    "empty": [],
-    "add": [["launch", 0, "add", "d1", 2, "n1"]],
-    "add-other-argument": [["launch", 0, "add", "d2", 9, "n1"]],
-    "mix": [["launch", 0, "mix", "d1", 2, "n1"]],
-    "move": [["launch", 0, "move", "d1", 2, "n1"]],
-    "memset": [["memset_async", 0, "d1", 7, "n1"]],
-    "memset-other": [["memset_async", 0, "d2", 8, "n1"]],
-    "copy-pinned": [["memcpy_async", 0, "d1", "p1", "n1"]],
-    "copy-pinned-other": [["memcpy_async", 0, "d1", "p2", "n1"]],
-    "copy-pageable": [["memcpy_async", 0, "d1", "h1", "n1"]],
-    "copy-device": [["memcpy_async", 0, "d1", "d2", "n1"]],
-    "copy-down": [["memcpy_async", 0, "p1", "d1", "n1"]],
-    "batch": [["memcpy_batch", 0, "d1", "p1", "n1"]],
-    "host": [["host_func", 0, 2, "n1"]],
-    "host-other": [["host_func", 0, 3, "n1"]],
-    "record-external": [["record", 0, "e7", "n1", 1]],
-    "wait-external": [["wait", 0, "n1", "e7", 1]],
-    "allocate": [["malloc_async", 0, "m5", 4096, "n1"]],
-    "allocate-and-free": [
-        ["malloc_async", 0, "m5", 4096, "n1"],
-        ["free_async", 0, "m5", "n1"],
+_JOIN_MIDDLES: dict[str, Calls] = {
+    "joined": [["record", 0, "e2", "+", 0], ["wait", 0, "?", "e2", 0]],
+    "unjoined": [],
+    "joined-then-more": [
+        ["record", 0, "e2", "+", 0],
+        ["wait", 0, "?", "e2", 0],
+        ["launch", 0, "add", "d1", 8, "+"],
     ],
-    "chain": [["launch", 0, "add", "d1", 2, "n1"], ["launch", 0, "mix", "d1", 2, "n1"]],
-    "chain-swapped": [["launch", 0, "mix", "d1", 2, "n1"], ["launch", 0, "add", "d1", 2, "n1"]],
-    "fork": [
-        ["record", 0, "e1", "n1", 0],
-        ["wait", 0, "n2", "e1", 0],
-        ["launch", 0, "add", "d1", 2, "n1"],
-        ["launch", 0, "mix", "d2", 2, "n2"],
-        ["record", 0, "e2", "n2", 0],
-        ["wait", 0, "n1", "e2", 0],
+    "joined-before-work": [
+        ["record", 0, "e2", "+", 0],
+        ["launch", 0, "add", "d1", 8, "+"],
+        ["wait", 0, "?", "e2", 0],
     ],
+    "end-forked": [["end", 0, "+", "g6"]],
+    "end-forked-joined": [
+        ["record", 0, "e2", "+", 0],
+        ["wait", 0, "?", "e2", 0],
+        ["end", 0, "+", "g6"],
+    ],
+    "end-thread": [["end", 1, "?", "g6"]],
+    "end-forked-thread": [["end", 1, "+", "g6"]],
+    "begin-forked": [["begin", 0, "+", "relaxed"]],
+    "wait-twice": [
+        ["record", 0, "e2", "+", 0],
+        ["wait", 0, "?", "e2", 0],
+        ["wait", 0, "?", "e2", 0],
+    ],
+    "record-only": [["record", 0, "e2", "+", 0]],
+    "third-stream": [
+        ["record", 0, "e2", "+", 0],
+        ["wait", 0, "b2", "e2", 0],
+        ["memset_async", 0, "d3", 4, "b2"],
+        ["record", 0, "e3", "b2", 0],
+        ["wait", 0, "?", "e3", 0],
+    ],
+    "third-stream-unjoined-second": [
+        ["record", 0, "e2", "?", 0],
+        ["wait", 0, "b2", "e2", 0],
+        ["memset_async", 0, "d3", 4, "b2"],
+        ["record", 0, "e3", "b2", 0],
+        ["wait", 0, "?", "e3", 0],
+    ],
+    "join-no-work-fork": [["wait", 0, "b2", "e1", 0], ["record", 0, "e3", "b2", 0]],
+    "poison-forked": [["stream_sync", 0, "+"]],
+    "poison-origin": [["stream_sync", 0, "?"]],
+    "poison-end-forked": [["device_sync", 0], ["end", 0, "+", "g6"]],
+    "poison-wait": [["device_sync", 0], ["wait", 0, "?", "e1", 0]],
+    "poison-record": [["device_sync", 0], ["record", 0, "e2", "+", 0]],
+    "poison-launch": [["device_sync", 0], ["launch", 0, "add", "d2", 1, "+"]],
+    "poison-begin": [["device_sync", 0], ["begin", 0, "?", "relaxed"]],
+    "poison-query": [["device_sync", 0], ["event_query", 0, "e1"]],
+    "poison-malloc": [["device_sync", 0], ["malloc", 0, "m1", 4096]],
+    "poison-info": [["device_sync", 0], ["info", 0, "?"], ["is_capturing", 0, "+"]],
+    "poison-wait-other": [["device_sync", 0], ["wait", 0, "b2", "e1", 0]],
+    "poison-legacy": [["device_sync", 0], ["launch", 0, "add", "d2", 1, "legacy"]],
+    "poison-malloc-thread": [["device_sync", 0], ["malloc", 1, "m1", 4096]],
 }
 
 
 def structures() -> Iterator[tuple[str, Calls]]:
-    """All programs of this module, named."""
+    """All programs about structure, named."""
     yield from _captured_events()
     yield from _joins()
     yield from _two_captures()
-    yield from _updates()
-    yield from _parameters()
-    yield from _growing_graphs()
-    yield from _memory_nodes()
+    yield from updates()
+    yield from parameters()
+    yield from growing_graphs()
+    yield from memory_nodes()
     yield from _last_errors()
     yield from _modes_of_threads()
-    yield from _lifetimes()
-
-
-def _shape(name: str, graph: str) -> Calls:
-    return [["begin", 0, "n1", "relaxed"], *SHAPES[name], ["end", 0, "n1", graph]]
+    yield from lifetimes()
 
 
 def _captured_events() -> Iterator[tuple[str, Calls]]:
@@ -115,75 +141,17 @@ def _on(calls: Calls, stream: str) -> Calls:
 
 
 def _joins() -> Iterator[tuple[str, Calls]]:
-    record, wait = "record", "wait"
-    middles: dict[str, Calls] = {
-        "joined": [[record, 0, "e2", "+", 0], [wait, 0, "?", "e2", 0]],
-        "unjoined": [],
-        "joined-then-more": [
-            [record, 0, "e2", "+", 0],
-            [wait, 0, "?", "e2", 0],
-            ["launch", 0, "add", "d1", 8, "+"],
-        ],
-        "joined-before-work": [
-            [record, 0, "e2", "+", 0],
-            ["launch", 0, "add", "d1", 8, "+"],
-            [wait, 0, "?", "e2", 0],
-        ],
-        "end-forked": [["end", 0, "+", "g6"]],
-        "end-forked-joined": [
-            [record, 0, "e2", "+", 0],
-            [wait, 0, "?", "e2", 0],
-            ["end", 0, "+", "g6"],
-        ],
-        "end-thread": [["end", 1, "?", "g6"]],
-        "end-forked-thread": [["end", 1, "+", "g6"]],
-        "begin-forked": [["begin", 0, "+", "relaxed"]],
-        "wait-twice": [
-            [record, 0, "e2", "+", 0],
-            [wait, 0, "?", "e2", 0],
-            [wait, 0, "?", "e2", 0],
-        ],
-        "record-only": [[record, 0, "e2", "+", 0]],
-        "third-stream": [
-            [record, 0, "e2", "+", 0],
-            [wait, 0, "b2", "e2", 0],
-            ["memset_async", 0, "d3", 4, "b2"],
-            [record, 0, "e3", "b2", 0],
-            [wait, 0, "?", "e3", 0],
-        ],
-        "third-stream-unjoined-second": [
-            [record, 0, "e2", "?", 0],
-            [wait, 0, "b2", "e2", 0],
-            ["memset_async", 0, "d3", 4, "b2"],
-            [record, 0, "e3", "b2", 0],
-            [wait, 0, "?", "e3", 0],
-        ],
-        "join-no-work-fork": [[wait, 0, "b2", "e1", 0], [record, 0, "e3", "b2", 0]],
-        "poison-forked": [["stream_sync", 0, "+"]],
-        "poison-origin": [["stream_sync", 0, "?"]],
-        "poison-end-forked": [["device_sync", 0], ["end", 0, "+", "g6"]],
-        "poison-wait": [["device_sync", 0], [wait, 0, "?", "e1", 0]],
-        "poison-record": [["device_sync", 0], [record, 0, "e2", "+", 0]],
-        "poison-launch": [["device_sync", 0], ["launch", 0, "add", "d2", 1, "+"]],
-        "poison-begin": [["device_sync", 0], ["begin", 0, "?", "relaxed"]],
-        "poison-query": [["device_sync", 0], ["event_query", 0, "e1"]],
-        "poison-malloc": [["device_sync", 0], ["malloc", 0, "m1", 4096]],
-        "poison-info": [["device_sync", 0], ["info", 0, "?"], ["is_capturing", 0, "+"]],
-        "poison-wait-other": [["device_sync", 0], [wait, 0, "b2", "e1", 0]],
-        "poison-legacy": [["device_sync", 0], ["launch", 0, "add", "d2", 1, "legacy"]],
-        "poison-malloc-thread": [["device_sync", 0], ["malloc", 1, "m1", 4096]],
-    }
     for stream, fork, mode in product(_CAPTURING, ("n2", "t1", "own"), MODES):
         if stream == fork:
             continue
-        for name, middle in middles.items():
+        for name, middle in _JOIN_MIDDLES.items():
             made: Calls = [["stream_create", 0, "t1", "blocking"]] if fork == "t1" else []
             calls: Calls = [
                 *made,
                 ["begin", 0, stream, mode],
                 ["launch", 0, "add", "d1", 1, stream],
-                [record, 0, "e1", stream, 0],
-                [wait, 0, fork, "e1", 0],
+                ["record", 0, "e1", stream, 0],
+                ["wait", 0, fork, "e1", 0],
                 ["launch", 0, "add", "d2", 2, fork],
                 *[[fork if part == "+" else part for part in c] for c in _on(middle, stream)],
                 ["end", 0, stream, "g5"],
@@ -239,110 +207,6 @@ def _two_captures() -> Iterator[tuple[str, Calls]]:
             ["graph_launch", 0, "x4", "n1"],
         ]
         yield f"two/{one}/{other}/{thread}/{name}", calls
-
-
-def _updates() -> Iterator[tuple[str, Calls]]:
-    for one, other in product(SHAPES, SHAPES):
-        calls = [
-            *_shape(one, "g1"),
-            ["instantiate", 0, "g1", "x1"],
-            *_shape(other, "g2"),
-            ["update", 0, "x1", "g2"],
-            ["get_last_error", 0],
-            ["graph_launch", 0, "x1", "n2"],
-            ["graph_launch", 0, "x1", "n2"],
-        ]
-        yield f"update/{one}/{other}", calls
-
-
-def _parameters() -> Iterator[tuple[str, Calls]]:
-    for shape in ("add", "mix", "move", "memset", "chain", "fork"):
-        for kernel, block, index in product(("add", "mix", "move"), ("d1", "d3"), (0, 1)):
-            head: Calls = [*_shape(shape, "g1"), ["instantiate", 0, "g1", "x1"]]
-            tail: Calls = [
-                ["set_params", 0, "x1", "g1", index, kernel, block, 6],
-                ["graph_launch", 0, "x1", "n2"],
-                ["instantiate", 0, "g1", "x2"],
-                ["graph_launch", 0, "x2", "n2"],
-            ]
-            name = f"parameters/{shape}/{kernel}/{block}/{index}"
-            yield name, [*head, *tail]
-            yield f"{name}/in-flight", [*head, ["graph_launch", 0, "x1", "n2"], *tail]
-
-
-def _growing_graphs() -> Iterator[tuple[str, Calls]]:
-    for shape, which, mode in product(SHAPES, ("none", "leaves"), MODES):
-        for stream in ("n1", "b1"):
-            begin: list[object] = ["begin_to_graph", 0, stream, "g1", which, mode]
-            work: list[object] = ["launch", 0, "add", "d3", 5, stream]
-            head = _shape(shape, "g1")
-            name = f"grow/{shape}/{which}/{mode}/{stream}"
-            again: Calls = [["instantiate", 0, "g1", "x1"], ["graph_launch", 0, "x1", "n2"]]
-            end: list[object] = ["end", 0, stream, "g2"]
-            yield name, [*head, begin, work, end, ["nodes", 0, "g1"], *again]
-            if shape in ("empty", "add", "fork"):
-                yield (
-                    f"{name}/poisoned",
-                    [*head, begin, work, ["device_sync", 0], end, ["nodes", 0, "g1"], *again],
-                )
-                yield f"{name}/nothing", [*head, begin, end, ["nodes", 0, "g1"], *again]
-                yield f"{name}/twice", [
-                    *head, begin, ["begin_to_graph", 0, "n2", "g1", which, mode], work, end,
-                    ["end", 0, "n2", "g3"], ["nodes", 0, "g1"], *again,
-                ]  # fmt: skip
-                yield f"{name}/unjoined", [
-                    *head, begin, work, ["record", 0, "e1", stream, 0], ["wait", 0, "n2", "e1", 0],
-                    ["launch", 0, "add", "d4", 1, "n2"], end, ["nodes", 0, "g1"], *again,
-                ]  # fmt: skip
-                yield f"{name}/inside", [
-                    *head, begin, work, ["nodes", 0, "g1"], ["instantiate", 0, "g1", "x7"], end,
-                    ["nodes", 0, "g1"], *again,
-                ]  # fmt: skip
-
-
-def _memory_nodes() -> Iterator[tuple[str, Calls]]:
-    allocate: list[object] = ["malloc_async", 0, "m1", 4096, "n1"]
-    tails: dict[str, Calls] = {
-        "launch": [["graph_launch", 0, "x5", "n1"]],
-        "launch-twice": [["graph_launch", 0, "x5", "n1"], ["graph_launch", 0, "x5", "n1"]],
-        "launch-free-launch": [
-            ["graph_launch", 0, "x5", "n1"],
-            ["free_async", 0, "m1", "n1"],
-            ["graph_launch", 0, "x5", "n1"],
-        ],
-        "launch-sync-free": [["graph_launch", 0, "x5", "n1"], ["free", 0, "m1"]],
-        "free-unlaunched": [["free_async", 0, "m1", "n1"]],
-        "sync-free-unlaunched": [["free", 0, "m1"]],
-        "instantiate-again": [["instantiate", 0, "g5", "x6"]],
-        "instantiate-destroy-instantiate": [
-            ["exec_destroy", 0, "x5"],
-            ["instantiate", 0, "g5", "x6"],
-            ["graph_launch", 0, "x6", "n1"],
-        ],
-        "destroy-graph": [["graph_destroy", 0, "g5"], ["graph_launch", 0, "x5", "n1"]],
-        "free-in-other": [
-            ["graph_launch", 0, "x5", "n1"],
-            ["begin", 0, "n2", "relaxed"],
-            ["free_async", 0, "m1", "n2"],
-            ["end", 0, "n2", "g6"],
-            ["instantiate", 0, "g6", "x6"],
-            ["graph_launch", 0, "x6", "n1"],
-        ],
-        "trim": [["graph_launch", 0, "x5", "n1"], ["pool_trim", 0, 0]],
-    }
-    for mode, freed, (name, tail) in product(MODES, (False, True), tails.items()):
-        free: Calls = [["free_async", 0, "m1", "n1"]] if freed else []
-        calls: Calls = [
-            ["begin", 0, "n1", mode],
-            ["launch", 0, "add", "d1", 1, "n1"],
-            allocate,
-            *free,
-            ["end", 0, "n1", "g5"],
-            ["instantiate", 0, "g5", "x5"],
-            *tail,
-            ["get_last_error", 0],
-        ]
-        yield f"memory/{mode}/{'freed' if freed else 'kept'}/{name}", calls
 
 
 def _last_errors() -> Iterator[tuple[str, Calls]]:
@@ -426,39 +290,3 @@ def _modes_of_threads() -> Iterator[tuple[str, Calls]]:
                 *_RUN,
             ],
         )
-
-
-def _lifetimes() -> Iterator[tuple[str, Calls]]:
-    launch: list[object] = ["graph_launch", 0, "x1", "n2"]
-    tails: dict[str, Calls] = {
-        "destroy-graph-first": [["graph_destroy", 0, "g1"], launch],
-        "destroy-exec-in-flight": [launch, ["exec_destroy", 0, "x1"]],
-        "destroy-graph-in-flight": [launch, ["graph_destroy", 0, "g1"], launch],
-        "two-executables": [
-            ["instantiate", 0, "g1", "x2"],
-            launch,
-            ["graph_launch", 0, "x2", "b1"],
-        ],
-        "pinned-rewritten": [launch, ["host_write", 0, "p1", 5], launch],
-        "pageable-rewritten": [launch, ["host_write", 0, "h1", 6], launch],
-        "upload": [["upload", 0, "x1", "n2"], launch],
-        "upload-legacy": [["upload", 0, "x1", "legacy"], ["graph_launch", 0, "x1", "legacy"]],
-        "own": [["graph_launch", 0, "x1", "own"], ["graph_launch", 1, "x1", "own"]],
-        "update-after-graph-destroyed": [
-            ["graph_destroy", 0, "g1"],
-            *_shape("add", "g2"),
-            ["update", 0, "x1", "g2"],
-            launch,
-        ],
-        "set-params-foreign": [
-            *_shape("mix", "g2"),
-            ["set_params", 0, "x1", "g2", 0, "add", "d3", 1],
-            launch,
-        ],
-        "event-destroyed": [["event_destroy", 0, "e7"], launch],
-    }
-    for shape, (name, tail) in product(SHAPES, tails.items()):
-        if name == "event-destroyed" and shape in ("record-external", "wait-external"):
-            continue  # a graph that names a destroyed event is not defined
-        head: Calls = [*_shape(shape, "g1"), ["instantiate", 0, "g1", "x1"]]
-        yield f"lifetime/{shape}/{name}", [*head, *tail]

@@ -27,9 +27,8 @@ def print_case(result: CaseResult, report: RunReport, printer: Printer) -> None:
     """Print everything that is not as expected in one case."""
     printer.line()
     printer.line((f"{printer.glyphs.bad} {clean(result.case)}", "bold red"))
-    if result.harness_error:
-        for number, line in enumerate(result.harness_error.splitlines()):
-            printer.line(("  harness   " if number == 0 else " " * 12, "dim"), (clean(line), ""))
+    _print_lines("harness", result.harness_error, printer)
+    _print_lines("input", result.input_error, printer)
     wrong = [gate for gate in result.gates if not gate.as_expected]
     blocked = [gate for gate in wrong if gate.verdict is Verdict.UNKNOWN and gate.blocked_by]
     for gate in wrong:
@@ -48,9 +47,14 @@ def print_case(result: CaseResult, report: RunReport, printer: Printer) -> None:
     for check in checks:
         if check.blocked_by:
             printer.labelled("blocked", clean(f"{check.id}, by {check.blocked_by}"))
-    if not result.judged and not result.harness_error:
+    if not (result.judged or result.harness_error or result.input_error):
         printer.labelled("judged", "nothing: no gate and no check of this case said anything")
     printer.line(("  again     ", "dim"), (clean(report.rerun(result.case)), "cyan"))
+
+
+def _print_lines(label: str, text: str, printer: Printer) -> None:
+    for number, line in enumerate(text.splitlines()):
+        printer.labelled(label if number == 0 else "", clean(line))
 
 
 def engine_first(stack: Sequence[FrameRecord]) -> list[FrameRecord]:
@@ -58,9 +62,9 @@ def engine_first(stack: Sequence[FrameRecord]) -> list[FrameRecord]:
     return sorted(stack, key=lambda frame: frame.dotted.partition(".")[0] in _OWN_PACKAGES)
 
 
-def call_site(stack: Sequence[FrameRecord]) -> str:
-    """The first frame of the engine, as `file:line in function`."""
-    return _frame_text(engine_first(stack)[0])
+def call_site(stack: Sequence[FrameRecord]) -> tuple[str, str]:
+    """`file:line` and the function of the engine's first frame."""
+    return _site_of(engine_first(stack)[0])
 
 
 def _print_gate(gate: GateResult, report: RunReport, printer: Printer) -> None:
@@ -89,9 +93,7 @@ def _print_gate(gate: GateResult, report: RunReport, printer: Printer) -> None:
 
 
 def _print_witness(witness: Witness, printer: Printer) -> None:
-    for number, frame in enumerate(engine_first(witness.stack)):
-        label = "  at        " if number == 0 else "  from      "
-        printer.line((label, "dim"), (clean(_frame_text(frame)), "bold" if number == 0 else ""))
+    _print_stack(witness.stack, printer)
     for number, event in enumerate(witness.events[:_EVENTS_MAX]):
         printer.labelled("event" if number == 0 else "", clean(_event_text(event)))
     if (left := len(witness.events) - _EVENTS_MAX) > 0:
@@ -102,23 +104,29 @@ def _print_failure(failure: Failure, printer: Printer) -> None:
     printer.line()
     printer.line((f"  the engine raised in step {clean(failure.step)}", "bold"))
     printer.labelled("what", clean(f"{failure.type}: {failure.message}"), "red")
-    for number, frame in enumerate(engine_first(failure.stack)):
-        label = "  at        " if number == 0 else "  from      "
-        printer.line((label, "dim"), (clean(_frame_text(frame)), "bold" if number == 0 else ""))
+    _print_stack(failure.stack, printer)
+
+
+def _print_stack(stack: Sequence[FrameRecord], printer: Printer) -> None:
+    for number, frame in enumerate(engine_first(stack)):
+        label, style = ("from", "") if number else ("at", "bold")
+        place, function = _site_of(frame)
+        printer.site(label, clean(place), clean(function), style)
 
 
 def _print_check(check: CheckResult, printer: Printer) -> None:
     kind = "require" if check.required else "check"
     printer.line()
     printer.line((f"  {kind} {clean(check.id)}: {check.outcome}", "bold"))
-    printer.line(("  at        ", "dim"), (clean(short_path(check.where)), "bold"))
+    if check.where:
+        printer.site("at", clean(short_path(check.where)), style="bold")
     printer.labelled("expected", clean(check.expected))
     printer.labelled("observed", clean(check.observed), "red")
 
 
-def _frame_text(frame: FrameRecord) -> str:
+def _site_of(frame: FrameRecord) -> tuple[str, str]:
     _, found, function = frame.dotted.partition(f".{Path(frame.path).stem}.")
-    return f"{short_path(frame.path)}:{frame.line} in {function if found else frame.dotted}"
+    return f"{short_path(frame.path)}:{frame.line}", function if found else frame.dotted
 
 
 def _event_text(event: WitnessEvent) -> str:

@@ -58,17 +58,31 @@ def report_on(
     arguments: Sequence[str] = (),
     guides: Mapping[str, Guide] | None = None,
     missing: int = 0,
+    stopped: ExitCode | None = None,
 ) -> RunReport:
-    """Count and judge the results of a run; an interrupted one misses some."""
+    """Count and judge the results of a run; one that was stopped misses some."""
     never_judged = never_judged_in(results, unfiltered=unfiltered and not missing)
     return RunReport(
         results=results,
         never_judged=never_judged,
         totals=totals_of(results, never_judged),
-        exit_code=ExitCode.INTERRUPTED if missing else exit_code_of(results, never_judged),
+        exit_code=_exit_code(results, never_judged, missing, stopped),
         backend=backend,
         seed=seed,
         arguments=arguments,
         guides=guides or {},
         missing=missing,
     )
+
+
+def _exit_code(
+    results: Sequence[CaseResult],
+    never_judged: Sequence[str],
+    missing: int,
+    stopped: ExitCode | None,
+) -> ExitCode:
+    if stopped is ExitCode.HARNESS_FAILED:
+        return stopped
+    if missing:
+        return stopped or ExitCode.INTERRUPTED
+    return exit_code_of(results, never_judged)

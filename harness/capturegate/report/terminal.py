@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Sequence
 
 from capturegate.report.broken import call_site, print_case
 from capturegate.report.run import RunReport
 from capturegate.report.text import Part, Printer, clean, pack
-from capturegate.run.result import CaseResult, GateResult, Verdict
+from capturegate.run.result import CaseResult, FrameRecord, GateResult, Verdict
 from capturegate.run.totals import ExitCode, checks_in
 
 _TAIL_WIDTH = 16
@@ -21,6 +22,7 @@ def print_run(report: RunReport, printer: Printer, *, quiet: bool = False) -> No
     for result in report.results:
         if not result.as_expected:
             print_case(result, report, printer)
+    _print_warnings(report, printer)
     if not quiet:
         _print_skips(report, printer)
     _print_never_judged(report, printer)
@@ -53,6 +55,8 @@ def _print_row(result: CaseResult, report: RunReport, printer: Printer, place_wi
         chips = [_chip(gate, report, printer) for gate in _shown_gates(result, report)]
         if result.harness_error:
             chips = [[("not judged: the harness failed", "bold red")]]
+        elif result.input_error:
+            chips = [[("not judged: the input is wrong", "bold red")]]
         passed, checks = checks_in(result)
         tail = f"{f'{passed}/{checks}':>7} {result.duration_s:6.2f} s"
     indent = 4 + place_width + 2
@@ -65,7 +69,7 @@ def _print_row(result: CaseResult, report: RunReport, printer: Printer, place_wi
             head = [(" " * indent, "")]
         end = f"{' ' * (width - used)}{tail}" if number == 0 and tail else ""
         printer.line(*head, *row, (end, "dim"))
-    if summary := _first_site(result):
+    if summary := _first_site(result, printer, indent):
         printer.paragraph(summary, indent, "red")
 
 
@@ -100,17 +104,24 @@ def compact_figures(gate: GateResult) -> str:
     return "/".join(whole[:2])
 
 
-def _first_site(result: CaseResult) -> str:
+def _first_site(result: CaseResult, printer: Printer, indent: int) -> str:
     """Where the first thing that is not as expected happened, and its figures, on one line."""
     for gate in result.gates:
         if not gate.as_expected and gate.witness is not None and gate.witness.stack:
             left = list(gate.figures.items())[2:]
             figures = ", ".join(f"{name} {value}" for name, value in left)
-            site = call_site(gate.witness.stack)
-            return clean(f"at {site}: {figures}" if figures else f"at {site}")
+            site = _site(gate.witness.stack, printer, indent)
+            return f"{site}: {clean(figures)}" if figures else site
     if not result.as_expected and result.failure is not None and result.failure.stack:
-        return clean(f"at {call_site(result.failure.stack)}: {result.failure.type}")
+        site = _site(result.failure.stack, printer, indent)
+        return f"{site}: {clean(result.failure.type)}"
     return ""
+
+
+def _site(stack: Sequence[FrameRecord], printer: Printer, indent: int) -> str:
+    place, function = call_site(stack)
+    at = "at "
+    return f"{at}{printer.fitted(clean(place), clean(function), indent + len(at) + 1)}"
 
 
 def _print_legend(report: RunReport, printer: Printer) -> None:
@@ -127,6 +138,15 @@ def _print_legend(report: RunReport, printer: Printer) -> None:
         whole = [key for key, value in gate.figures.items() if isinstance(value, int)]
         figures = f" ({'/'.join(whole[:2])})" if whole else ""
         printer.line((clean(f"{report.code_of(name)} {name}{figures}"), "dim"))
+
+
+def _print_warnings(report: RunReport, printer: Printer) -> None:
+    for result in report.results:
+        for number, warning in enumerate(result.warnings):
+            if number == 0:
+                printer.line()
+                printer.line((f"{printer.glyphs.skip} warning  {clean(result.case)}", "yellow"))
+            printer.paragraph(clean(warning), indent=2)
 
 
 def _print_skips(report: RunReport, printer: Printer) -> None:
@@ -164,7 +184,9 @@ def _print_never_judged(report: RunReport, printer: Printer) -> None:
 def _print_close(report: RunReport, printer: Printer) -> None:
     printer.line()
     if report.missing:
-        printer.line((f"interrupted: {report.missing} cases were not run", "bold yellow"))
+        lost = report.exit_code is ExitCode.HARNESS_FAILED
+        word = "stopped" if lost else "interrupted"
+        printer.line((f"{word}: {report.missing} cases were not run", "bold yellow"))
     if report.exit_code is ExitCode.NOTHING_JUDGED:
         printer.line(("nothing was judged: every selected case is skipped", "bold yellow"))
     style = "bold green" if report.exit_code is ExitCode.AS_EXPECTED else "bold red"

@@ -18,6 +18,7 @@ Part = tuple[str, str]
 """Text and its style; text that is shown goes through `clean` first."""
 
 LABEL_WIDTH = 10
+WIDTH_DEFAULT = 80
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +28,10 @@ class Glyphs:
     good: str = "✓"
     bad: str = "✗"
     skip: str = "–"  # noqa: RUF001, a dash is meant
+    cut: str = "…"
 
 
-ASCII_GLYPHS = Glyphs(good="+", bad="x", skip="-")
+ASCII_GLYPHS = Glyphs(good="+", bad="x", skip="-", cut="...")
 
 
 def clean(text: object) -> str:
@@ -57,7 +59,11 @@ def terminal() -> Console:
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="replace")
-    return Console(highlight=False, markup=False, emoji=False)
+    console = Console(highlight=False, markup=False, emoji=False)
+    if console.width < 1:
+        # COLUMNS=0 is how some say that they do not know.
+        console.width = WIDTH_DEFAULT
+    return console
 
 
 class Printer:
@@ -83,6 +89,16 @@ class Printer:
             head = label if number == 0 else ""
             self.line((f"  {head:<{LABEL_WIDTH}}", "dim"), (row, style))
 
+    def site(self, label: str, place: str, function: str = "", style: str = "") -> None:
+        """Print a label and, beside it, `file:line` and the function, on one line if they fit."""
+        self.labelled(label, self.fitted(place, function, LABEL_WIDTH + 2), style)
+
+    def fitted(self, place: str, function: str, indent: int) -> str:
+        """`file:line in function`, the folders cut from the left until it fits."""
+        width = max(self.width - indent, 20)
+        tail = f" in {function}" if function else ""
+        return f"{shortened(place, width - len(tail), self.glyphs.cut)}{tail}"
+
     def paragraph(self, text: str, indent: int = 0, style: str = "") -> None:
         """Print text that wraps."""
         for row in self._wrap(text, indent):
@@ -90,7 +106,17 @@ class Printer:
 
     def _wrap(self, text: str, indent: int) -> Sequence[str]:
         width = max(self.width - indent, 20)
-        return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+        return textwrap.wrap(text, width, break_on_hyphens=False)
+
+
+def shortened(path: str, width: int, cut: str) -> str:
+    """A path without its first folders, as many as make it fit; its last part always stays."""
+    if len(path) <= width:
+        return path
+    folders = path.split("/")
+    ends = ("/".join([cut, *folders[first:]]) for first in range(1, len(folders)))
+    # A name that is wider than that wraps.
+    return next((end for end in ends if len(end) <= width), folders[-1])
 
 
 def pack(chips: Iterable[Sequence[Part]], width: int) -> list[list[Part]]:

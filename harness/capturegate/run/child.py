@@ -16,13 +16,15 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, NoReturn
 
-from capturegate.errors import InputError
+from capturegate.errors import MESSAGE_CHARS_MAX, InputError, message_of
 from capturegate.run import frames
 
 Target = Callable[[dict[str, Any]], dict[str, Any]]
 
+LEFT_PROCESSES = 71
+"""Exit code of a child that answered, and leaves processes of its engine running."""
+
 _GROUP = "capturegate.child_targets"
-_TRACE_CHARS_MAX = 4000
 
 
 @cache
@@ -32,20 +34,25 @@ def target_of(name: str) -> Target:
     Raises:
         InputError: there is none of that name.
     """
-    if name in ("describe", "case"):
+    if name in ("describe", "case", "backend"):
         return _own_target(name)
     for point in entry_points(group=_GROUP, name=name):
         plugged: Target = point.load()
         return plugged
-    raise InputError(f"no target {name!r} for a child process", expected="describe, case")
+    raise InputError(f"no target {name!r} for a child process", expected="describe, case, backend")
 
 
 def _own_target(name: str) -> Target:
-    from capturegate.run import execute
+    from capturegate.run import engines, execute
 
+    # Looked up here, once for all children.
+    for group in (engines.ADAPTERS, engines.BACKENDS):
+        engines.entry_points(group)
     if name == "case":
         return lambda request: execute.run_case(request).to_json()
-    return lambda request: execute.describe(request["engine"])
+    if name == "describe":
+        return lambda request: engines.describe(request["engine"])
+    return lambda request: engines.try_backend(request["backend"])
 
 
 def extend_path(entries: list[str]) -> None:
@@ -61,7 +68,7 @@ def answer(call: Callable[[], dict[str, Any]]) -> bytes:
         return frames.pack({"value": call()})
     except InputError as error:
         facts = {
-            "problem": getattr(error, "problem", str(error)),
+            "problem": getattr(error, "problem", "") or message_of(error),
             "where": str(getattr(error, "where", "")),
             "expected": getattr(error, "expected", ""),
             "hint": getattr(error, "hint", ""),
@@ -70,20 +77,36 @@ def answer(call: Callable[[], dict[str, Any]]) -> bytes:
     except BaseException as error:
         # Also SystemExit and KeyboardInterrupt: an engine that calls sys.exit must not end the
         # child without an answer.
-        trace = "".join(traceback.format_exception(error))[-_TRACE_CHARS_MAX:]
-        message = f"{type(error).__name__}: {error}"[:_TRACE_CHARS_MAX]
+        trace = "".join(traceback.format_exception(error))[-MESSAGE_CHARS_MAX:]
+        message = f"{type(error).__name__}: {message_of(error)}"
         return frames.pack({"raised": message, "trace": trace})
 
 
-def finish(answer_fd: int, frame: bytes) -> NoReturn:
-    """Write the answer and leave without running anybody's exit handlers."""
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
-            stream.flush()
+def finish(answer_fd: int, frame: bytes, pid: int) -> NoReturn:
+    """Write the answer and leave without running anybody's exit handlers.
+
+    The answer goes first: what an engine made of the standard streams may raise anything. A copy
+    of the child `pid` that an engine forked, and that came back, has no answer to give.
+    """
+    code = 0
     try:
-        frames.write_all(answer_fd, frame)
+        if os.getpid() == pid:
+            frames.write_all(answer_fd, frame)
+            code = LEFT_PROCESSES if _has_children() else 0
     finally:
-        os._exit(0)
+        for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+            with suppress(BaseException):
+                stream.flush()  # type: ignore[union-attr]  # what is None is suppressed as well
+        os._exit(code)
+
+
+def _has_children() -> bool:
+    """Whether a process that this one started, or inherited as its subreaper, still runs."""
+    with suppress(ChildProcessError):
+        while True:
+            if os.waitpid(-1, os.WNOHANG) == (0, 0):
+                return True
+    return False
 
 
 def main(job_fd: int, answer_fd: int) -> NoReturn:
@@ -92,7 +115,8 @@ def main(job_fd: int, answer_fd: int) -> NoReturn:
     with os.fdopen(job_fd, "rb") as file:
         job = json.load(file)
     extend_path(job["path"])
-    finish(answer_fd, answer(lambda: target_of(job["target"])(job["request"])))
+    pid = os.getpid()
+    finish(answer_fd, answer(lambda: target_of(job["target"])(job["request"])), pid)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import traceback
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,19 +10,26 @@ from typing import Any
 
 from capturegate import notes
 from capturegate.adapter import Adapter, Output
-from capturegate.backend import Backend, CudaError, Span
-from capturegate.errors import InputError
+from capturegate.backend import Backend, Span
 from capturegate.gates.base import StepRun
-from capturegate.run.result import CheckOutcome, CheckResult, Failure, FrameRecord
+from capturegate.run.asking import (
+    Told,
+    buffers_of,
+    counters_of,
+    outputs_of,
+    overwrite,
+    read_output,
+    told_by,
+)
+from capturegate.run.failures import EngineFailed, fault
+from capturegate.run.result import CheckOutcome, CheckResult, Failure
 from capturegate.scenario.model import Case, Check, Step
 from capturegate.trace import BEGIN_APIS, END_API, ENGINE, FREEING_APIS, Event
 
 POISON = 0xFF
 """Fill of poisoned outputs: every float32 made of it is a NaN."""
 
-HARNESS = "capturegate."
 HARNESS_RUN = "capturegate.run."
-STACK_MAX = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,53 +94,55 @@ def drive(case: Case, adapter: Adapter, backend: Backend, *, judging: bool) -> D
 def _run_step(
     number: int, step: Step, adapter: Adapter, backend: Backend, result: Drive
 ) -> dict[str, Any] | None:
-    """All runs of one step; its facts, or None when the verb raised."""
-    recorder = backend.recorder
+    """All runs of one step; its facts, or None when the engine failed."""
     facts: dict[str, Any] = {}
     first = backend.recorder.count
-    before = Counter(adapter.counters())
-    for repeat in range(1, step.times + 1):
-        phase = f"{number}:{step.id}" + (f"#{repeat}" if step.times > 1 else "")
-        recorder.phase = phase
-        poisoned = _poison(adapter, backend)
-        try:
-            told = getattr(adapter, step.verb)(**step.args)
-        except InputError as error:
-            # The scenario's mistake, found by the engine: told at the step.
-            raise InputError(
-                error.problem,
-                where=error.where or step.where,
-                expected=error.expected,
-                hint=error.hint,
-            ) from error
-        except (Exception, SystemExit) as error:
-            result.failure = failure_of(error, step.id)
-            result.runs.append(StepRun(step=step.id, verb=step.verb, phase=phase, raised=True))
-            return None
-        result.runs.append(StepRun(step=step.id, verb=step.verb, phase=phase, raised=False))
-        _add_facts(facts, told or {})
-        for output in adapter.outputs():
-            data = backend.harness_read(output.pointer, output.rows * output.row_bytes)
-            start = output.pointer.offset
-            marked = any(
-                allocation == output.pointer.allocation
-                and offset <= start
-                and start + len(data) <= offset + nbytes
-                for allocation, offset, nbytes in poisoned
-            )
-            result.snapshots.append(
-                Snapshot(phase=phase, output=output, data=data, poisoned=marked)
-            )
-    after = Counter(adapter.counters())
+    phase = f"{number}:{step.id}"
+    try:
+        before = Counter(counters_of(adapter, step))
+        for repeat in range(1, step.times + 1):
+            phase = f"{number}:{step.id}" + (f"#{repeat}" if step.times > 1 else "")
+            backend.recorder.phase = phase
+            _run_once(step, phase, adapter, backend, result, facts)
+            result.runs.append(StepRun(step=step.id, verb=step.verb, phase=phase, raised=False))
+        after = Counter(counters_of(adapter, step))
+    except EngineFailed as failed:
+        result.failure = failed.failure
+        result.runs.append(StepRun(step=step.id, verb=step.verb, phase=phase, raised=True))
+        return None
     after.subtract(before)
     return facts | dict(after) | trace_counters(backend.recorder.since(first))
 
 
-def _poison(adapter: Adapter, backend: Backend) -> list[Span]:
+def _run_once(
+    step: Step,
+    phase: str,
+    adapter: Adapter,
+    backend: Backend,
+    result: Drive,
+    facts: dict[str, Any],
+) -> None:
+    """One run of a step: poison, call the verb, take what it told and what it wrote."""
+    poisoned = _poison(step, adapter, backend)
+    told = told_by(adapter, step)
+    _add_facts(facts, told, step, adapter)
+    for output in outputs_of(adapter, step):
+        data = read_output(adapter, backend, output, step)
+        start = output.pointer.offset
+        marked = any(
+            allocation == output.pointer.allocation
+            and offset <= start
+            and start + len(data) <= offset + nbytes
+            for allocation, offset, nbytes in poisoned
+        )
+        result.snapshots.append(Snapshot(phase=phase, output=output, data=data, poisoned=marked))
+
+
+def _poison(step: Step, adapter: Adapter, backend: Backend) -> list[Span]:
     """Overwrite what a replay would write; the spans that were poisoned."""
     done = []
-    for pointer in adapter.buffers():
-        backend.harness_write(pointer, bytes([POISON]) * pointer.nbytes)
+    for pointer in buffers_of(adapter, step):
+        overwrite(adapter, backend, pointer, POISON, step)
         done.append((pointer.allocation, pointer.offset, pointer.nbytes))
     return done
 
@@ -149,14 +157,15 @@ class EachRun:
         return ", ".join(str(value) for value in dict.fromkeys(self.values))
 
 
-def _add_facts(facts: dict[str, Any], told: Mapping[str, Any]) -> None:
+def _add_facts(facts: dict[str, Any], told: Told, step: Step, adapter: Adapter) -> None:
     """Numbers add up over the runs of a step; words and booleans are kept run by run."""
     for name, value in told.items():
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            facts[name] = facts.get(name, 0) + value
-        else:
-            before = facts.get(name, EachRun(()))
-            facts[name] = EachRun((*before.values, value))
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        before = facts.get(name, 0 if is_number else EachRun(()))
+        if is_number is isinstance(before, EachRun):
+            problem = f"the verb {step.verb}() tells '{name}' as a number in one run, not in all"
+            raise fault(problem, step.id, getattr(adapter, step.verb))
+        facts[name] = before + value if is_number else EachRun((*before.values, value))
 
 
 def trace_counters(events: list[Event]) -> dict[str, int]:
@@ -192,35 +201,3 @@ def _judge_check(check: Check, facts: Mapping[str, Any]) -> CheckResult:
         expected=check.expectation.text,
         where=str(check.where),
     )
-
-
-def failure_of(error: BaseException, step: str) -> Failure:
-    """An engine's exception as data, and the frames it came through."""
-    frames = [
-        FrameRecord(
-            dotted=f"{module}.{frame.f_code.co_qualname}",
-            path=frame.f_code.co_filename,
-            line=line,
-        )
-        for frame, line in traceback.walk_tb(error.__traceback__)
-        if not (module := str(frame.f_globals.get("__name__", ""))).startswith(HARNESS)
-    ]
-    stack = frames[::-1][:STACK_MAX]
-    return Failure(
-        type=type(error).__name__,
-        message=str(error),
-        step=step,
-        stack=stack,
-        cuda_error=_cuda_cause(error),
-    )
-
-
-def _cuda_cause(error: BaseException | None) -> str:
-    """`api error` of the refused call that an exception comes from, empty when from none."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        if isinstance(error, CudaError):
-            return f"{error.api} {error.error}"
-        seen.add(id(error))
-        error = error.__cause__ or error.__context__
-    return ""

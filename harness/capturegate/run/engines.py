@@ -13,6 +13,9 @@ from capturegate.adapter import Adapter, verbs_of
 from capturegate.backend import Backend, Device
 from capturegate.errors import InputError
 
+ADAPTERS = "capturegate.adapters"
+BACKENDS = "capturegate.backends"
+
 
 @cache
 def entry_points(group: str) -> EntryPoints:
@@ -36,7 +39,7 @@ def load_adapter(engine: str) -> type[Adapter]:
                 hint="the engine is `module:Class`; the module has to be importable from here",
             ) from error
         return found
-    points = entry_points(group="capturegate.adapters")
+    points = entry_points(ADAPTERS)
     for point in points:
         if point.name == engine:
             adapter: type[Adapter] = point.load()
@@ -53,7 +56,7 @@ def load_device(backend: str, seed: int) -> Device:
     Raises:
         InputError: no backend of that name, or it cannot work on this machine.
     """
-    points = entry_points(group="capturegate.backends")
+    points = entry_points(BACKENDS)
     for point in points:
         if point.name == backend:
             device: Device = point.load()(seed=seed)
@@ -64,6 +67,16 @@ def load_device(backend: str, seed: int) -> Device:
 def fresh_backend(backend: str, seed: int) -> Backend:
     """A recorded backend over a fresh device."""
     return Backend(load_device(backend, seed))
+
+
+def try_backend(backend: str) -> dict[str, Any]:
+    """Open a device of a backend and close it: whether the backend works on this machine.
+
+    Raises:
+        InputError: it does not.
+    """
+    load_device(backend, 0).close()
+    return {}
 
 
 def describe(engine: str) -> dict[str, Any]:

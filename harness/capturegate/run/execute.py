@@ -7,20 +7,19 @@ from dataclasses import replace
 from typing import Any
 
 from capturegate.adapter import Adapter
-from capturegate.errors import InputError
 from capturegate.gates.base import Evidence
 from capturegate.gates.replay_eager import LAUNCH_API
+from capturegate.run.asking import ask, kind_of
 from capturegate.run.compare import compare
-from capturegate.run.drive import Drive, drive, failure_of
-from capturegate.run.engines import describe, fresh_backend, load_adapter
+from capturegate.run.drive import Drive, drive
+from capturegate.run.engines import fresh_backend, load_adapter
+from capturegate.run.failures import EngineFailed, fault
 from capturegate.run.judge import account_for, checks_of, judge_gates
 from capturegate.run.request import case_from_request
 from capturegate.run.result import CaseResult, Skip
 from capturegate.scenario.grammar import Expectation
-from capturegate.scenario.model import Case
+from capturegate.scenario.model import Case, Lane
 from capturegate.trace import BEGIN_APIS, Trace
-
-__all__ = ["describe", "judge_case", "run_case"]
 
 
 def run_case(request: dict[str, Any]) -> CaseResult:
@@ -46,8 +45,16 @@ def judge_case(case: Case, seed: int = 0) -> CaseResult:
         arm=case.arm.name,
         backend=case.backend,
     )
-    adapter_class = load_adapter(scenario.engine)
-    if case.lane.skip_if and adapter_class.predicates[case.lane.skip_if]():
+    try:
+        # In this lane's environment the import may fail though it did not where it was checked.
+        place = scenario.where.get("engine", "")
+        adapter_class = ask(lambda: load_adapter(scenario.engine), "import", place)
+        skipped = bool(case.lane.skip_if) and holds(adapter_class, case.lane)
+    except EngineFailed as failed:
+        result.failure = failed.failure
+        result.checks = checks_of(case, Drive(failure=failed.failure), [])
+        return result
+    if skipped:
         result.skip = Skip(
             predicate=case.lane.skip_if, reason=case.lane.reason, judged_in=case.lane.judged_in
         )
@@ -86,24 +93,33 @@ def _drive_engine(
     }
     config |= dict(case.scenario.config) | dict(case.arm.config)
     driven = Drive()
+    place = case.scenario.where.get("engine", "")
     try:
         backend.recorder.phase = "0:build"
-        adapter = adapter_class(backend, config, oracle=oracle)
-    except InputError:
-        raise
-    except (Exception, SystemExit) as error:
-        driven.failure = failure_of(error, "build")
-    else:
+        adapter = ask(lambda: adapter_class(backend, config, oracle=oracle), "build", place)
         driven = drive(case, adapter, backend, judging=not oracle)
         backend.recorder.phase = "close"
-        try:
-            adapter.close()
-        except (Exception, SystemExit) as error:
-            driven.failure = driven.failure or failure_of(error, "close")
+        ask(adapter.close, "close", place)
+    except EngineFailed as failed:
+        driven.failure = driven.failure or failed.failure
     trace = backend.trace(pool=adapter_class.tells_pool)
     description = dict(backend.device.description)
     backend.close()
     return driven, trace, description
+
+
+def holds(adapter_class: type[Adapter], lane: Lane) -> bool:
+    """What the engine's own predicate says of a lane's skip.
+
+    Raises:
+        EngineFailed: it raised, or answered no boolean.
+    """
+    predicate = adapter_class.predicates[lane.skip_if]
+    step = f"skip_if {lane.skip_if}"
+    answer = ask(predicate, step, lane.where)
+    if not isinstance(answer, bool):
+        raise fault(f"the predicate answered {kind_of(answer)}, no boolean", step, predicate)
+    return answer
 
 
 def captures_said(case: Case) -> dict[str, Expectation]:

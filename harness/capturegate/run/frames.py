@@ -48,11 +48,6 @@ class FrameReader:
     def __init__(self) -> None:
         self._pending = bytearray()
 
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes of a frame that is not complete yet."""
-        return len(self._pending)
-
     def feed(self, data: bytes) -> Iterator[bytes]:
         """The bodies that `data` completes.
 

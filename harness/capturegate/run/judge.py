@@ -142,7 +142,8 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
-    return value
+    # An engine's note may hold anything, such as a NumPy integer.
+    return value if isinstance(value, str | int | float | None) else str(value)
 
 
 def checks_of(case: Case, driven: Drive, gates: list[GateResult]) -> list[CheckResult]:

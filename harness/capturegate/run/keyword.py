@@ -43,7 +43,7 @@ class _Parser:
     def error(self, problem: str) -> InputError:
         return InputError(
             f"-k {self._text!r} cannot be read: {problem}",
-            expected="words that are part of a case's id, with and, or, not and parentheses",
+            expected="words that are part of an id or name, with and, or, not and parentheses",
         )
 
     def either(self, depth: int) -> Matches:

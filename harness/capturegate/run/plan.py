@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 from capturegate.errors import InputError
 from capturegate.gates.base import Gate
+from capturegate.run.engines import ADAPTERS, BACKENDS, entry_points
 from capturegate.run.keyword import parse_keyword
-from capturegate.run.pool import Pool, Task
+from capturegate.run.pool import TIME_LIMIT_S_DEFAULT, Answer, Pool, Task
 from capturegate.scenario.loader import find_scenarios, load_scenarios, shipped_scenarios
 from capturegate.scenario.model import Case, Scenario
 from capturegate.scenario.problems import Problems, unknown
@@ -19,6 +19,8 @@ from capturegate.scenario.validate import validate_against_engine, validate_gate
 
 # Every other backend may hold a device context, and none of those lives through a fork.
 _FORKABLE_BACKENDS = frozenset({"fake"})
+_OWN_ENGINES = ("capturegate", "capturegate_backends")
+"""Packages of engines that come with the harness: they read no switches, and are always loaded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +104,7 @@ def make_plan(scenarios: Sequence[Scenario], backend: str, selection: Selection)
 
 def backends() -> dict[str, str]:
     """The installed backends: name to the module that implements it."""
-    return {point.name: point.module for point in entry_points(group="capturegate.backends")}
+    return {point.name: point.module for point in entry_points(BACKENDS)}
 
 
 def check_backend(backend: str) -> None:
@@ -115,11 +117,37 @@ def check_backend(backend: str) -> None:
         raise unknown("backend", backend, known)
 
 
+def check_usable(backend: str, pool: Pool) -> None:
+    """See that a backend works on this machine; a child tries it.
+
+    Raises:
+        InputError: it does not.
+    """
+    if (problem := unusable([backend], pool)[backend]) is not None:
+        raise problem
+
+
+def unusable(names: Sequence[str], pool: Pool) -> dict[str, InputError | None]:
+    """What keeps each backend from working on this machine, None when nothing does."""
+    asked = {
+        pool.submit(
+            Task(
+                target="backend",
+                request={"backend": name},
+                spawn=name not in _FORKABLE_BACKENDS,
+                preload=preload_of(name),
+            )
+        ): name
+        for name in names
+    }
+    return {asked[ticket]: _unusable(asked[ticket], answer) for ticket, answer in pool.answers()}
+
+
 def engine_package(engine: str) -> str:
     """The top-level package of an engine's code; empty for an engine that nobody registered."""
     if ":" in engine:
         return engine.partition(":")[0].partition(".")[0]
-    points = entry_points(group="capturegate.adapters", name=engine)
+    points = (point for point in entry_points(ADAPTERS) if point.name == engine)
     return next((point.module.partition(".")[0] for point in points), "")
 
 
@@ -128,6 +156,7 @@ def validate(
     pool: Pool,
     gates: Mapping[str, Gate],
     preload: tuple[str, ...] = (),
+    time_limit_s: float = TIME_LIMIT_S_DEFAULT,
 ) -> None:
     """Hold scenarios against gates and against their engines, each asked in a child.
 
@@ -136,6 +165,7 @@ def validate(
         pool: where the children run.
         gates: the gates that exist, by name.
         preload: as the cases have it, so that they can share a zygote.
+        time_limit_s: how long the import of an engine may take.
 
     Raises:
         InputErrors: what does not fit.
@@ -152,6 +182,7 @@ def validate(
                 request={"engine": engine},
                 absent=_absent(engine),
                 preload=preload,
+                time_limit_s=time_limit_s,
             )
         ): engine
         for engine in engines
@@ -161,11 +192,12 @@ def validate(
     for scenario in scenarios:
         problems.take(None, validate_gates, scenario, shapes)
         answer = answers[scenario.engine]
-        description = answer.value or {"error": f"engine '{scenario.engine}': {answer.error}"}
-        if "error" in description:
-            problems.add(InputError(description["error"], where=scenario.where["engine"]))
+        if answer.value is None:
+            problems.add(_undescribed(scenario, answer))
+        elif "error" in answer.value:
+            problems.add(InputError(answer.value["error"], where=scenario.where["engine"]))
         else:
-            problems.take(None, validate_against_engine, scenario, description)
+            problems.take(None, validate_against_engine, scenario, answer.value)
     problems.raise_any()
 
 
@@ -187,9 +219,29 @@ def case_task(case: Case, request: Mapping[str, Any], time_limit_s: float) -> Ta
     )
 
 
+def _unusable(backend: str, answer: Answer) -> InputError | None:
+    if answer.value is not None:
+        return None
+    return answer.input_error or InputError(f"backend '{backend}' does not work: {answer.error}")
+
+
+def _undescribed(scenario: Scenario, answer: Answer) -> InputError:
+    where = scenario.where["engine"]
+    if answer.loaded:
+        package = engine_package(scenario.engine)
+        return InputError(
+            f"engine '{scenario.engine}': the name '{package}' is taken",
+            where=where,
+            expected="a package with a name that Python and Capturegate do not use themselves",
+        )
+    problem = f"engine '{scenario.engine}' cannot be imported: {answer.error}"
+    return InputError(problem, where=where)
+
+
 def _absent(engine: str) -> tuple[str, ...]:
     package = engine_package(engine)
-    return (package,) if package else ()
+    # An engine of the core's own shares its package with what a zygote needs.
+    return () if package in ("", "capturegate") else (package,)
 
 
 def _nothing_selected(selection: Selection, cases: Sequence[Case]) -> InputError:

@@ -65,11 +65,14 @@ class Answer:
     Attributes:
         value: what the target returned, None when it did not.
         fate: `answered`, `raised`, `input_error`, `timeout`, `signal`, `exit`, `oversized`,
-            `not started` or `lost` (the zygote died).
+            `not started`, `unstartable` (no Python starts in the task's environment) or `lost`
+            (the zygote died).
         error: one sentence, empty when the target returned.
         trace: the traceback of what the target raised.
         input_error: the user's mistake that the target found.
         output: the last of what the child wrote to its standard streams.
+        loaded: modules that kept the child from being forked, since it wants to load them itself.
+        left: commands that the child left running, and that were killed.
     """
 
     value: dict[str, Any] | None
@@ -78,6 +81,8 @@ class Answer:
     trace: str = ""
     input_error: InputError | None = None
     output: str = ""
+    loaded: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
     duration_s: float = 0.0
 
 
@@ -106,6 +111,7 @@ class Pool:
     def __init__(self, workers: int = WORKERS_DEFAULT) -> None:
         self._workers = workers
         self._zygotes: dict[_Key, _Zygote] = {}
+        self._plain_ready: set[tuple[str, ...]] = set()
         self._queue: deque[tuple[int, Task]] = deque()
         self._tasks: dict[int, Task] = {}
         self._selector = selectors.DefaultSelector()
@@ -171,7 +177,13 @@ class Pool:
         while self._queue and len(self._tasks) < self._workers:
             ticket, task = self._queue.popleft()
             key = (tuple(sorted(task.env.items())), task.preload)
-            zygote = self._zygotes.get(key) or self._start(key)
+            try:
+                zygote = self._zygotes.get(key) or self._start(key)
+            except (OSError, ValueError) as error:
+                if not task.env:
+                    raise
+                self._answers.append((ticket, _unstartable(key, str(error))))
+                continue
             self._tasks[ticket] = task
             zygote.deadlines[ticket] = time.monotonic() + task.time_limit_s + _GRACE_S
             message = {
@@ -190,17 +202,25 @@ class Pool:
         outcomes_in, outcomes_out = os.pipe()
         stderr = tempfile.TemporaryFile()  # noqa: SIM115, closed with the zygote
         module = ["-P", "-m", "capturegate.run.zygote", str(requests_in), str(outcomes_out)]
-        process = subprocess.Popen(
-            [sys.executable, *module],
-            stdin=subprocess.DEVNULL,
-            stdout=stderr,
-            stderr=stderr,
-            env=child_environment(os.environ, dict(env)),
-            pass_fds=(requests_in, outcomes_out),
-            start_new_session=True,
-        )
-        os.close(requests_in)
-        os.close(outcomes_out)
+        try:
+            process = subprocess.Popen(
+                [sys.executable, *module],
+                stdin=subprocess.DEVNULL,
+                stdout=stderr,
+                stderr=stderr,
+                env=child_environment(os.environ, dict(env)),
+                pass_fds=(requests_in, outcomes_out),
+                start_new_session=True,
+            )
+        except (OSError, ValueError):
+            # Such as an environment that is larger than the system takes.
+            for fd in (requests_out, outcomes_in):
+                os.close(fd)
+            stderr.close()
+            raise
+        finally:
+            for fd in (requests_in, outcomes_out):
+                os.close(fd)
         zygote = _Zygote(
             process=process, requests_fd=requests_out, outcomes_fd=outcomes_in, stderr=stderr
         )
@@ -257,6 +277,9 @@ class Pool:
                 self._conclude(zygote, outcome, message)
             elif "ready" in message:
                 zygote.ready = True
+                env, preload = key
+                if not env:
+                    self._plain_ready.add(preload)
             elif "started" in message:
                 zygote.running[message["id"]] = message["started"]
             elif message["fate"] == "answered":
@@ -286,11 +309,14 @@ class Pool:
             f"the process that starts the cases ended {how} it was ready "
             f"(exit code {zygote.process.returncode})"
         )
+        answer = Answer(value=None, fate="lost", error=error, output=said)
+        env, preload = key
+        if env and not zygote.ready and preload in self._plain_ready:
+            # Without these variables it does start.
+            answer = _unstartable(key, said)
         for ticket in zygote.deadlines:
             self._tasks.pop(ticket)
-            self._answers.append(
-                (ticket, Answer(value=None, fate="lost", error=error, output=said))
-            )
+            self._answers.append((ticket, answer))
 
     def _forget(self, key: _Key) -> None:
         zygote = self._zygotes.pop(key)
@@ -306,6 +332,16 @@ def _kill(zygote: _Zygote) -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
     zygote.process.wait()
+
+
+def _unstartable(key: _Key, said: str) -> Answer:
+    names = ", ".join(name for name, _ in key[0])
+    return Answer(
+        value=None,
+        fate="unstartable",
+        error=f"Python does not start in this environment: {names}",
+        output=said,
+    )
 
 
 def _answer_from(task: Task, outcome: Mapping[str, Any], body: Mapping[str, Any]) -> Answer:
@@ -333,5 +369,7 @@ def _answer_from(task: Task, outcome: Mapping[str, Any], body: Mapping[str, Any]
         trace=trace,
         input_error=input_error,
         output=outcome.get("output", ""),
+        loaded=tuple(outcome.get("loaded", ())),
+        left=tuple(outcome.get("left", ())),
         duration_s=outcome.get("duration_s", 0.0),
     )

@@ -141,8 +141,9 @@ class Skip:
 class CaseResult:
     """Everything that one case came to.
 
-    `harness_error` is a failure of the harness itself (the child died, timed out or broke): such
-    a case is never as expected. `failure` is the engine's.
+    `harness_error` is a failure of the harness itself (the child died, timed out or broke), and
+    `input_error` a mistake of the user's that only this case found: such a case is not judged,
+    and never as expected. `failure` is the engine's. `warnings` change no verdict.
     """
 
     case: str
@@ -155,6 +156,8 @@ class CaseResult:
     skip: Skip | None = None
     failure: Failure | None = None
     harness_error: str = ""
+    input_error: str = ""
+    warnings: list[str] = field(default_factory=list)
     duration_s: float = 0.0
     events: int = 0
     device: dict[str, str] = field(default_factory=dict)
@@ -173,6 +176,7 @@ class CaseResult:
             return True
         return (
             not self.harness_error
+            and not self.input_error
             and self.judged
             and (self.failure is None or self.failure.accounted)
             and all(gate.as_expected for gate in self.gates)

@@ -17,7 +17,9 @@ class ExitCode(enum.IntEnum):
     WRONG_INPUT = 2
     HARNESS_FAILED = 3
     NOTHING_JUDGED = 5
+    HUNG_UP = 129
     INTERRUPTED = 130
+    TERMINATED = 143
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +121,8 @@ def exit_code_of(results: Sequence[CaseResult], never_judged: Sequence[str]) -> 
     """The exit code of a run that came to its end."""
     if any(result.harness_error for result in results):
         return ExitCode.HARNESS_FAILED
+    if any(result.input_error for result in results):
+        return ExitCode.WRONG_INPUT
     if never_judged or not all(result.as_expected for result in results):
         return ExitCode.NOT_AS_EXPECTED
     if not any(result.judged for result in results):

@@ -10,7 +10,6 @@ request; an outcome with `answered` is followed by the child's own frame.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import json
 import os
@@ -30,17 +29,21 @@ from typing import IO, Any, NoReturn
 
 from capturegate.errors import CapturegateError
 from capturegate.run import child, frames
+from capturegate.run.orphans import PR_SET_PDEATHSIG, Orphans, prctl
 
 OUTPUT_BYTES_MAX = 64 * 1024
 _READ_BYTES = 1 << 16
 _IDLE_S = 1.0
-_PR_SET_PDEATHSIG = 1
 _LEFT_READS_MAX = 64
 _LOST = 70
 
 
 class UncleanZygoteError(CapturegateError):
     """Something is loaded in the zygote that a request wants to load itself."""
+
+    def __init__(self, problem: str, loaded: list[str]) -> None:
+        self.loaded = loaded
+        super().__init__(problem)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,7 +92,8 @@ class Zygote:
         self._path: list[str] = []
         self._wake_fds = os.pipe()
         self._pid, self._parent = os.getpid(), os.getppid()
-        self._libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+        self._orphans = Orphans()
+        self._orphans.adopt()
 
     def run(self) -> None:
         """Serve until the parent is gone."""
@@ -118,6 +122,7 @@ class Zygote:
         finally:
             for worker in self._children.values():
                 _kill_group(worker.pid)
+            self._orphans.end_all()
 
     def _timeout_s(self) -> float:
         now = time.monotonic()
@@ -154,8 +159,13 @@ class Zygote:
             try:
                 self._start(message)
             except Exception as error:
-                detail = f"{type(error).__name__}: {error}"
-                self._send({"id": message["id"], "fate": "not started", "detail": detail})
+                refusal = {
+                    "id": message["id"],
+                    "fate": "not started",
+                    "detail": f"{type(error).__name__}: {error}",
+                    "loaded": getattr(error, "loaded", []),
+                }
+                self._send(refusal)
 
     def _start(self, message: Mapping[str, Any]) -> None:
         target = None
@@ -163,9 +173,10 @@ class Zygote:
             # Found here, once, and not in every child.
             target = child.target_of(message["target"])
             if found := loaded_of(message["absent"]):
-                raise UncleanZygoteError(f"loaded before the fork: {', '.join(found[:5])}")
+                problem = f"loaded before the fork: {', '.join(found[:5])}"
+                raise UncleanZygoteError(problem, found)
             if (threads := threading.active_count()) > 1:
-                raise UncleanZygoteError(f"a process with {threads} threads cannot be forked")
+                raise UncleanZygoteError(f"a process with {threads} threads cannot be forked", [])
         answer_in, answer_out = os.pipe()
         output_in, output_out = os.pipe()
         started = time.monotonic()
@@ -215,8 +226,10 @@ class Zygote:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.setpgid(0, 0)
-            if self._libc is not None:
-                self._libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            # What an engine leaves stays below its own child until that ends, and comes to the
+            # zygote then: this tells whose it was.
+            self._orphans.adopt()
             if os.getppid() != self._pid:
                 os._exit(_LOST)
             self._selector.close()
@@ -232,7 +245,8 @@ class Zygote:
                 module = ["-P", "-m", "capturegate.run.child"]
                 argv = [sys.executable, *module, str(job_fd), str(answer_fd)]
                 os.execv(sys.executable, argv)  # noqa: S606, no shell is wanted
-            child.finish(answer_fd, child.answer(lambda: target(message["request"])))
+            pid = os.getpid()
+            child.finish(answer_fd, child.answer(lambda: target(message["request"])), pid)
         finally:
             # Never back into the zygote's loop: there must not be two of it.
             os._exit(_LOST)
@@ -268,20 +282,25 @@ class Zygote:
 
     def _reap(self) -> None:
         for pid in list(self._children):
-            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if ended is None:
                 continue
+            in_order = ended.si_code == os.CLD_EXITED and ended.si_status == 0
+            left = [] if in_order else self._orphans.end(self._children)
             # While the leader is a zombie its group cannot be somebody else's.
             _kill_group(pid)
             _, status = os.waitpid(pid, 0)
-            self._conclude(self._children.pop(pid), os.waitstatus_to_exitcode(status))
+            self._conclude(self._children.pop(pid), os.waitstatus_to_exitcode(status), left)
+        self._orphans.reap(self._children)
 
-    def _conclude(self, worker: _Child, code: int) -> None:
+    def _conclude(self, worker: _Child, code: int, left: list[str]) -> None:
         for fd, kind in ((worker.answer_fd, "answer"), (worker.output_fd, "output")):
             self._drain(fd, kind, worker)
+        answered = worker.body is not None and code in (0, child.LEFT_PROCESSES)
         fate, detail = worker.fate, ""
         if not fate and code < 0:
             fate, detail = "signal", _signal_name(-code)
-        elif not fate and (worker.body is None or code != 0):
+        elif not fate and not answered:
             fate, detail = "exit", str(code)
         outcome = {
             "id": worker.ident,
@@ -289,6 +308,7 @@ class Zygote:
             "detail": detail,
             "output": bytes(worker.output).decode(errors="replace"),
             "duration_s": time.monotonic() - worker.started,
+            "left": left,
         }
         data = frames.pack(outcome)
         if not fate and worker.body is not None:

@@ -65,7 +65,8 @@ def find_scenarios(paths: Sequence[Path | str]) -> list[Path]:
     found: dict[Path, Path] = {}
     for path in map(Path, paths):
         for file in problems.take([], _below, path):
-            found.setdefault(file.resolve(), file)
+            if (real := problems.take(None, _real, file)) is not None:
+                found.setdefault(real, file)
     problems.raise_any()
     return list(found.values())
 
@@ -98,18 +99,37 @@ def _package_folders(entry_point: str, package: str) -> list[Path]:
     return [Path(folder) for folder in spec.submodule_search_locations]
 
 
+def files_below(folder: Path, suffix: str) -> list[Path]:
+    """The files with that end of their name in a folder and below it, sorted.
+
+    Folders whose name starts with a dot are passed over: environments and caches of tools.
+    """
+    files: list[Path] = []
+    for inside, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        files += [Path(inside, name) for name in names if name.endswith(suffix)]
+    return sorted(files)
+
+
+def _real(file: Path) -> Path:
+    try:
+        return file.resolve()
+    except (OSError, RuntimeError):
+        # What a loop raises depends on Python's version.
+        raise InputError(
+            "the file cannot be found: its links go in a circle", where=str(file)
+        ) from None
+
+
 def _below(path: Path) -> list[Path]:
     if path.is_dir():
-        files: list[Path] = []
-        for folder, folders, names in os.walk(path):
-            folders[:] = [name for name in folders if not name.startswith(".")]
-            files += [Path(folder, name) for name in names if name.endswith(SUFFIX)]
+        files = files_below(path, SUFFIX)
         if not files:
             raise InputError(
                 f"there is no scenario in the folder {path}",
                 expected=f"files whose names end in {SUFFIX}",
             )
-        return sorted(files)
+        return files
     if not path.exists():
         raise InputError(
             f"there is no file or folder {path}",

@@ -184,4 +184,16 @@ def _env(node: Node, lane: str, problems: Problems) -> dict[str, str]:
             env[name] = body.value
         else:
             env[name] = problems.take("", body.text, f"environment variable '{name}'")
+        if not _can_be_set(env[name]):
+            problems.add(
+                InputError(
+                    f"environment variable '{name}' holds a character that none can hold",
+                    where=body.where,
+                    expected="text without NUL and without lone surrogates",
+                )
+            )
     return env
+
+
+def _can_be_set(text: str) -> bool:
+    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)

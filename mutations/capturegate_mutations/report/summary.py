@@ -15,7 +15,8 @@ class Sheet:
     """The rows of a run in the order of their plans, and what the run took.
 
     `mutants` counts those that ran now and `cases_run` their cases. `duration_s` is the whole
-    run's wall time and `mutants_s` the part of it that went into mutants.
+    run's wall time and `mutants_s` the part of it that went into mutants. `taken` counts rows of an
+    earlier run.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -26,6 +27,7 @@ class Sheet:
     duration_s: float = 0.0
     mutants_s: float = 0.0
     controls: str = ""
+    taken: int = 0
 
     @property
     def all_proved(self) -> bool:
@@ -49,6 +51,12 @@ def closing_line(sheet: Sheet) -> str:
         speed += f", {sheet.cases_run} of {sheet.mutants * sheet.cases} had to run"
     whole = f"{rate:.1f} mutants/s · whole sheet {sheet.duration_s:.1f} s, {sheet.workers} workers"
     return f"{' | '.join(parts)} · {speed} · {whole}"
+
+
+def cases_text(row: Row) -> str:
+    """How many cases had to run, and why not the others."""
+    rest = ", the flip reaches no other" if row.cases_run < row.cases else ""
+    return f"{row.cases_run} of {row.cases} ran{rest}"
 
 
 def figure_text(figures: Figures) -> str:

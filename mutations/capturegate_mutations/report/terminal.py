@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING
 from capturegate_mutations.evidence import Row
 from capturegate_mutations.report.summary import (
     Sheet,
+    cases_text,
     closing_line,
     differences,
     figure_text,
@@ -63,7 +64,7 @@ def _print_row(console: Console, row: Row) -> None:
         green = "{0[0]} of {0[1]}".format
         checks = f"{green(row.checks_baseline)} green, mutant {green(row.checks_mutant)}"
         _line(console, f"  checks    baseline {checks}")
-        _line(console, f"  cases     {row.cases_run} of {row.cases} ran, the flip reaches no other")
+        _line(console, f"  cases     {cases_text(row)}")
     _line(console, f"  again     {row.rerun}", "cyan")
     _line(console, "")
 
