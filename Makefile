@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
+RULES = mutations/capturegate_mutations/rule_plans
 
-.PHONY: gate test proofs lint bench clean
+.PHONY: gate test proofs rules lint bench clean
 
 gate: $(VENV)/ready ## environment, then the main job on the fake backend
 	$(BIN)/capturegate run
@@ -13,6 +14,9 @@ test: $(VENV)/ready ## environment, then the tests
 
 proofs: $(VENV)/ready ## environment, then the mutation proofs
 	$(BIN)/capturegate mutate --quiet
+
+rules: $(VENV)/ready ## environment, then the proof that each rule of the fake was recorded
+	$(BIN)/capturegate mutate $(RULES) --scenarios $(RULES) --quiet
 
 lint: $(VENV)/ready ## formatting, types, layers
 	$(BIN)/ruff format --check .

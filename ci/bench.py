@@ -111,6 +111,74 @@ def fake_launches():
     return {"eager launch on the fake": {"us": eager}, "replayed node on the fake": {"us": node}}
 
 
+def programs(seconds=5.0):
+    """Random call programs a second: on the fake and, where one is, on a device."""
+    from capturegate.errors import InputError
+    from capturegate.programs import Runner, generate
+    from capturegate_backends.conform.devices import BACKENDS, make_device
+
+    rows = {}
+    made = [generate(seed) for seed in range(2_000)]
+    for backend in BACKENDS:
+        try:
+            runner = Runner(make_device(backend))
+        except InputError:
+            continue  # no device here
+        started, count = time.perf_counter(), 0
+        while time.perf_counter() - started < seconds:
+            runner.run(made[count % len(made)])
+            count += 1
+        spent = time.perf_counter() - started
+        runner.close()
+        rows[f"call programs on {backend}"] = {"programs_per_s": count / spent}
+    return rows
+
+
+def proofs(workers=2):
+    """Mutants a second over the shipped sheet, and the floor: the same mutants without a case."""
+    from dataclasses import replace
+
+    from capturegate.run.plan import expand, load
+    from capturegate.run.pool import Pool
+    from capturegate_mutations.batch import Settings, tasks_of
+    from capturegate_mutations.reader import load_plans, shipped_plans
+    from capturegate_mutations.runner import Runner, prepare_all
+
+    cases = expand(load([]), "fake")
+    plans = load_plans(shipped_plans(), [case.name for case in cases])
+    settings = Settings(seed=0, time_limit_s=600.0)
+    with Pool(workers) as pool:
+        prepared = prepare_all(plans, cases)
+        runner = Runner(pool=pool, cases=cases, prepared=prepared, settings=settings)
+        started = time.perf_counter()
+        ground = runner.ground()
+        baseline = time.perf_counter() - started
+        empty = [
+            replace(task, request={**task.request, "cases": []})
+            for item in prepared
+            if item.mutant
+            for task in tasks_of(replace(item.mutant, cases=cases[:1]), settings, bare=item.bare)
+        ]
+        started = time.perf_counter()
+        for task in empty:
+            pool.submit(task)
+        answered = sum(answer.fate == "answered" for _, answer in pool.answers())
+        floor = (time.perf_counter() - started) / answered
+        started = time.perf_counter()
+        ran = [outcome.ran for _, outcome in runner.mutants({p.name for p in plans}, ground)]
+        each = (time.perf_counter() - started) / len(ran)
+    return {
+        "baseline twice and controls": {"seconds": baseline, "cases": len(cases)},
+        "mutants without a case": {"per_s": 1 / floor},
+        "mutants with the cases that they reach": {
+            "per_s": 1 / each,
+            "cases_each": sum(ran) / len(ran),
+            "times_floor": each / floor,
+            "ms_a_case": 1e3 * each * len(ran) / sum(ran),
+        },
+    }
+
+
 def commands():
     """Whole processes: help, the gate."""
     rows = {}
@@ -137,6 +205,7 @@ def main():
     parser.add_argument("--json", metavar="FILE", help="keep the figures as JSON")
     arguments = parser.parse_args()
     rows = recorded_calls() | fake_launches() | event_memory() | commands()
+    rows |= programs() | proofs()
     for name, figures in rows.items():
         told = "  ".join(f"{key} {value:.3g}" for key, value in figures.items())
         print(f"{name:45} {told}")

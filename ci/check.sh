@@ -12,5 +12,8 @@ make gate
 echo "== the proofs, from the README"
 make proofs
 
+echo "== the rules of the fake, each missed by a recording when it is gone"
+make rules
+
 echo "== the tests, from the README"
 make test

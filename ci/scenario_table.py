@@ -1,8 +1,8 @@
 """Trims the JSON of two whole runs to the file that the conformance page is written from.
 
-    capturegate run --json fake.json
-    capturegate run --backend cupy --json device.json
-    python ci/scenario_table.py fake.json device.json OUT
+capturegate run --json fake.json
+capturegate run --backend cupy --json device.json
+python ci/scenario_table.py fake.json device.json OUT
 """
 
 import json

@@ -139,12 +139,14 @@ def _fork(request):
 
 def _daemon(request):
     """Leave a process in a session of its own, whose parent has ended."""
-    code = "import signal; signal.pause()"
-    command = [sys.executable, "-c", code]
-    start = f"import subprocess; print(subprocess.Popen({command!r}, start_new_session=True).pid)"
-    started = subprocess.run(
-        [sys.executable, "-c", start], stdout=subprocess.PIPE, check=True, start_new_session=True
+    command = [sys.executable, "-c", "import signal; signal.pause()"]
+    start = (
+        "import subprocess\n"
+        f"left = subprocess.Popen({command!r}, start_new_session=True, stdout=subprocess.DEVNULL)\n"
+        "print(left.pid, flush=True)\n"
+        "left.returncode = 0\n"
     )
+    started = subprocess.run([sys.executable, "-c", start], stdout=subprocess.PIPE, check=True)
     Path(request["note"]).write_bytes(started.stdout)
     if request["then"] == "hang":
         _wait()

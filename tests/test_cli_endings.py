@@ -79,10 +79,10 @@ def run(*arguments, **options):
     ids=lambda value: getattr(value, "name", ""),
 )
 def test_a_signal_keeps_what_was_judged_and_ends_every_process(project, number, code):
-    scenario("waits", "wait: {file: note}")
+    scenario("waits", "wait: {file: note, check: {done: 1}}")
+    options = ["--workers", "1", "--results", "r.jsonl", "--json", "run.json"]
     process = subprocess.Popen(
-        [*COMMAND, "run", "passes.scenario.yaml", "waits.scenario.yaml", "--workers", "1"]
-        + ["--results", "r.jsonl", "--json", "run.json"],
+        [*COMMAND, "run", "passes.scenario.yaml", "waits.scenario.yaml", *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -102,7 +102,7 @@ def test_a_signal_keeps_what_was_judged_and_ends_every_process(project, number, 
 
 
 def test_a_signal_that_is_ignored_stays_so(project):
-    scenario("waits", "wait: {file: note}")
+    scenario("waits", "wait: {file: note, check: {done: 1}}")
     process = subprocess.Popen(
         [*COMMAND, "run", "waits.scenario.yaml"],
         stdout=subprocess.PIPE,
@@ -184,7 +184,7 @@ def test_json_that_cannot_be_written_in_the_end_is_told_beside_the_report(projec
 @pytest.mark.parametrize("target", ["/dev/full", "/dev/null", "/dev/zero", "pipe", "."])
 def test_what_is_no_regular_file_is_refused_before_anything_runs(project, option, target):
     os.mkfifo("pipe")
-    scenario("waits", "wait: {file: note}")
+    scenario("waits", "wait: {file: note, check: {done: 1}}")
     done = run("run", "waits.scenario.yaml", option, target)
     assert (done.returncode, done.stderr) == (
         2,

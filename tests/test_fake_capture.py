@@ -308,12 +308,6 @@ def test_an_event_of_a_capture_that_is_over_orders_nothing(rig: Rig) -> None:
     assert rig.raw.stream_wait_event(rig.s2, event).error == "cudaErrorInvalidValue"
 
 
-def test_a_stream_of_a_capture_cannot_be_destroyed(rig: Rig) -> None:
-    rig.backend.stream_begin_capture(rig.s1, RELAXED)
-    assert rig.raw.stream_destroy(rig.s1).error == UNSUPPORTED
-    assert rig.raw.stream_end_capture(rig.s1).error == INVALIDATED
-
-
 def test_a_batch_copy_does_not_take_the_legacy_stream(rig: Rig) -> None:
     copies = [(rig.block, rig.block, 16)]
     status = rig.raw.memcpy_batch_async(copies, rig.backend.legacy_stream)

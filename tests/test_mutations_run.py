@@ -34,7 +34,23 @@ PLANS = {
     "wrong-verdict": replacing(ADD, "0", expecting(PLAIN, work__total="unknown")),
     "another-gate": replacing(ADD, "0", BROKEN),
     "too-much-expected": replacing(ADD, "0", FAILED + "    capture-completes: broken\n"),
-    "too-little-expected": replacing("self.warm(amount)", "self.capture(); self.base = 0", FAILED),
+    "too-little-expected": replacing(
+        "self.warm(amount)",
+        "self.backend.stream_begin_capture(self.stream, CaptureMode.RELAXED); self.base = 0",
+        FAILED,
+    ),
+    "dies-of-a-mistake": replacing(
+        "graph = self.backend.stream_end_capture(self.stream)",
+        "",
+        BROKEN,
+        "toy_core:Core.capture",
+    ),
+    "dies-as-it-says": replacing(
+        "graph = self.backend.stream_end_capture(self.stream)",
+        "",
+        expecting(PLAIN, capture_completes="broken", failure="NameError"),
+        "toy_core:Core.capture",
+    ),
     "anchor-missing": replacing("no such text", "0", FAILED),
     "anchor-twice": replacing("amount", "0", FAILED),
     "no-such-target": replacing("x", "y", FAILED, "toy_core:Core.nothing"),
@@ -99,7 +115,9 @@ VERDICTS = {
     "carries-the-proof": "invalid",
     "fails-to-import": "crash",
     "exits-on-import": "crash",
-    "sys-exit": "crash",
+    "sys-exit": "wrong-reason",
+    "dies-of-a-mistake": "extra-red",
+    "dies-as-it-says": "proved",
     "os-exit": "crash",
     "kills-itself": "crash",
     "segfault": "crash",
@@ -242,8 +260,13 @@ def test_files_that_change_during_the_run_leave_no_verdict(tmp_path, monkeypatch
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["-k", "nothing-like-it"], "no mutation has 'nothing-like-it' in its name"),
-        (["--resume", "no-such-file"], "no-such-file: there is nothing to resume from"),
+        (["-k", "nothing-like-it"], "-k 'nothing-like-it' selects none of the 1 mutations"),
+        (["-k", "("], "-k '(' cannot be read"),
+        (["--backend", "nowhere"], "unknown backend 'nowhere'"),
+        (["--resume", "no-such-file"], "the rows cannot be read"),
+        (["--json", "no/such/folder"], "--json no/such/folder cannot be written"),
+        (["--markdown", "no/such/folder"], "--markdown no/such/folder cannot be written"),
+        (["--results", "no/such/folder"], "--results no/such/folder cannot be written"),
     ],
 )
 def test_wrong_input_is_exit_2_with_a_message(tmp_path, monkeypatch, arguments, message):
@@ -254,6 +277,48 @@ def test_wrong_input_is_exit_2_with_a_message(tmp_path, monkeypatch, arguments, 
 
     assert 2 == result.exit_code
     assert result.stderr.startswith(message)
+
+
+@pytest.mark.parametrize("option", ["--results", "--resume"])
+@pytest.mark.parametrize("content", [b"my notes", b"\xff\x00\n", b'{"schema": 1, "result": {}}\n'])
+def test_a_file_of_somebody_else_is_refused_and_kept(tmp_path, monkeypatch, option, content):
+    write_toy(tmp_path, {"proved": PLANS["proved"]})
+    monkeypatch.syspath_prepend(str(tmp_path))
+    file = tmp_path / "mine"
+    file.write_bytes(content)
+
+    result = invoke(tmp_path, option, str(file))
+
+    assert 2 == result.exit_code
+    assert "the line is no row" in result.stderr
+    assert content == file.read_bytes()
+
+
+def test_a_scenario_that_does_not_fit_its_engine_is_wrong_input(tmp_path, monkeypatch):
+    write_toy(
+        tmp_path,
+        {"proved": PLANS["proved"]},
+        toy=SCENARIO.replace("work: {amount: 2", "work: {amounts: 2"),
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    result = invoke(tmp_path)
+
+    assert 2 == result.exit_code
+    assert "amounts" in result.stderr
+
+
+def test_a_keyword_is_an_expression_and_a_whole_name_means_that_plan_alone(tmp_path, monkeypatch):
+    plans = dict.fromkeys(("flip", "flip-too", "other"), PLANS["proved"])
+    write_toy(tmp_path, plans)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def chosen(keyword: str) -> list[str]:
+        document = json.loads(invoke(tmp_path, "-k", keyword, "--json", "-").stdout)
+        return [row["mutation"] for row in document["mutations"]]
+
+    assert ["flip"] == chosen("flip")
+    assert ["flip-too", "flip"] == chosen("fli and not other")
 
 
 def test_learn_prints_the_measured_set_and_writes_nothing(tmp_path, monkeypatch):
@@ -313,3 +378,16 @@ def test_kill_9_while_a_flip_is_applied_strands_nothing(tmp_path):
     with start("proved") as again:
         assert "mutations: 1 | 1 proved" in again.communicate()[0]
         assert 0 == again.returncode
+
+
+def test_probes_that_change_something_leave_no_verdict(tmp_path, monkeypatch):
+    reads_itself = CORE.replace(
+        "self.warm(amount)", "self.warm(amount + (len(self.total.__code__.co_names) > 5))"
+    )
+    write_toy(tmp_path, {"proved": PLANS["proved"]}, toy_core=reads_itself)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    result = invoke(tmp_path)
+
+    assert 3 == result.exit_code
+    assert f"serving the modules' own code with probes changed {PLAIN}" in result.stderr

@@ -273,9 +273,9 @@ def test_the_table_has_every_case_with_both_verdicts_and_says_what_is_missing(
     trim(fake, there).save(path)
     lines = table(load_run(path))
     assert lines[2:5] == [
-        "a device, driver 580.1, CUDA 2. Of 4 cases",
-        "1 gave the verdicts of the fake, 1 others; 1 are skipped by",
-        "their lane, 1 were not run.",
+        "a device, driver 580.1, CUDA 2.",
+        "Of 4 cases 1 gave the verdicts of the fake, 1 others;",
+        "1 are skipped by their lane, 1 were not run.",
     ]
     assert lines[8:12] == [
         "| `one[a/b]` | held 1, checks 1/1 | held 1, checks 1/1 | yes |",

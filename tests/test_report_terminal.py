@@ -148,7 +148,7 @@ def test_a_width_of_nothing_is_eighty_columns(monkeypatch):
 def test_a_mistake_that_a_case_found_is_told_and_was_not_judged():
     case = samples.result(input_error="f.yaml:1:2: bad\n  help: do")
     text = printed(samples.report([case]))
-    assert "not judged: the input is wrong" in text
+    assert "not judged: input" in text
     assert "  input     f.yaml:1:2: bad\n              help: do\n" in text
     assert samples.report([case]).exit_code == 2
 
@@ -192,7 +192,7 @@ def test_a_gate_that_nobody_named_shows_itself_when_it_breaks():
 def test_what_the_harness_could_not_judge_is_told_line_by_line():
     case = samples.result(harness_error="the process died by SIGSEGV\nlast words")
     text = printed(samples.report([case]))
-    assert "not judged: the harness failed" in text
+    assert "not judged: harness" in text
     assert "  harness   the process died by SIGSEGV\n            last words\n" in text
 
 

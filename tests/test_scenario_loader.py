@@ -269,3 +269,11 @@ def test_loading_a_file_runs_and_imports_nothing_of_the_engine(tmp_path):
     load(tmp_path, SMALL.format(name="small"))
 
     assert "my_pkg" not in sys.modules
+
+
+def test_a_link_that_leads_to_itself_is_refused_with_its_path(tmp_path):
+    loop = tmp_path / "loop.scenario.yaml"
+    loop.symlink_to(loop.name)
+    with pytest.raises(InputError) as error:
+        find_scenarios([tmp_path])
+    assert str(error.value) == f"{loop}: the file cannot be found: its links go in a circle"

@@ -55,9 +55,7 @@ def kind_of(expected: Observation, actual: Observation, program: list[list[objec
     return f"{program[index][0]} {name}: {json.dumps(shown)}"
 
 
-def compare_with(
-    backend: str, cases: Iterable[RecordedCase], driver: str = "580"
-) -> Comparison:
+def compare_with(backend: str, cases: Iterable[RecordedCase], driver: str = "580") -> Comparison:
     """Run recorded programs on a backend and compare what they show.
 
     `driver` is the driver version of the recordings: the fake answers as that one does.

@@ -1,4 +1,4 @@
-"""The core of the recordings as an engine: scenarios run it, so that mutations can flip the rules."""
+"""The core of the recordings as an engine, so that mutations can flip the rules of the fake."""
 
 from __future__ import annotations
 
@@ -39,7 +39,13 @@ class RecordedPrograms:
     predicates: ClassVar[Mapping[str, Callable[[], bool]]] = {}
     tells_pool: ClassVar[bool] = False
 
-    def __init__(self, backend: Backend, config: Mapping[str, Any], *, oracle: bool) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        config: Mapping[str, Any],  # noqa: ARG002
+        *,
+        oracle: bool,
+    ) -> None:
         self._backend = backend
         # A recording is compared with itself; there is nothing that an oracle could add.
         self._runner = None if oracle else Runner(backend.device)

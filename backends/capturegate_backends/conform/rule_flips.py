@@ -154,7 +154,11 @@ def _without(text: str, item: ast.expr, kind: str, says: str) -> RuleFlip:
     called = ast.unparse(item).strip("*_'\"()").lower().replace("_", "-")
     old, new = _cut(text, item)
     return RuleFlip(
-        name=f"rule-{kind}-{called}", says=says.replace("'", "`"), old=old, new=new, line=item.lineno
+        name=f"rule-{kind}-{called}",
+        says=says.replace("'", "`"),
+        old=old,
+        new=new,
+        line=item.lineno,
     )
 
 

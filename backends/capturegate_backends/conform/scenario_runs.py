@@ -95,14 +95,16 @@ def table(runs: ScenarioRuns) -> list[str]:
     both = {case: (runs.fake.get(case, nothing), runs.device.get(case, nothing)) for case in cases}
     absent = [case for case, (_, there) in both.items() if str(there) == NOT_RUN]
     skipped = [case for case, (_, there) in both.items() if there.skipped]
-    same = [c for c, (here, there) in both.items() if here == there and c not in (*absent, *skipped)]
+    same = [
+        c for c, (here, there) in both.items() if here == there and c not in (*absent, *skipped)
+    ]
     differ = len(cases) - len(same) - len(absent) - len(skipped)
     lines = [
         "## Scenarios on the device",
         "",
-        f"{about['device']}, driver {about['driver']}, CUDA {about['cuda']}. Of {len(cases)} cases",
-        f"{len(same)} gave the verdicts of the fake, {differ} others; {len(skipped)} are skipped by",
-        f"their lane, {len(absent)} were not run.",
+        f"{about['device']}, driver {about['driver']}, CUDA {about['cuda']}.",
+        f"Of {len(cases)} cases {len(same)} gave the verdicts of the fake, {differ} others;",
+        f"{len(skipped)} are skipped by their lane, {len(absent)} were not run.",
         "",
         "| case | fake | device | same |",
         "|---|---|---|---|",

@@ -85,6 +85,11 @@ class MemoryCalls:
         context = self.context
         target = context.stream(stream)
         if target is not None and target.capture is not None:
+            if pointer.address == 0:
+                error = context.machine.judge("free_async", context.thread, target)
+                if error != SUCCESS:
+                    return context.fail("free_async", error, target.capture.id)
+                return Outcome(SUCCESS, None, target.capture.id)
             nodes = [node.operation for node in target.capture.graph.nodes.values()]
             freed = any(isinstance(o, Release) and o.address == pointer.address for o in nodes)
             return context.enqueue(

@@ -215,6 +215,7 @@ _RESTRICTIONS_580 = (
     Restriction(caller=_LOCAL, own=True, capture=_LOCAL, source=_RECORDED),
 )
 
+# Shown by programs-h200, each line; so is each silent call.
 _RECORDS_580 = {
     "launch_kernel": "kernel",
     "launch_host_func": "host",

@@ -33,7 +33,14 @@ class CaptureCompletes:
         it. End the capture on every path out of the window, errors included.
 
     Proven by:
-        begin-without-end, pregrow-behind-dbuf.
+        allocation-beside-the-pool, attention-scratch-grows-in-window, begin-without-end,
+        bypass-captured-anyway, bypass-not-skipped, chunk-pregrow-removed, columns-not-compared,
+        drain-removed-on-unfixed-driver, failure-not-reset, forks-left-open,
+        inert-taken-for-captured, lost-capture-not-ended, nesting-not-refused,
+        outgrown-scratch-freed, pregrow-behind-dbuf, pregrow-inside-window, pregrow-returns-zero,
+        profile-short-by-one, prompt-keyed-by-address, prompt-siblings-confused,
+        ring-keyed-on-size-alone, speculation-without-ring, switches-read-anew, taps-not-compared,
+        whole-graph-broken.
     """
 
     code: ClassVar[str] = "CG004"

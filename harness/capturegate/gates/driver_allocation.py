@@ -34,7 +34,9 @@ class NoDriverAllocationInWindow:
         configuration. Take what outlives the step from a pool of its own, before the window.
 
     Proven by:
-        pregrow-behind-dbuf, pregrow-returns-zero, pregrow-inside-window, profile-short-by-one.
+        allocation-beside-the-pool, attention-scratch-grows-in-window, bypass-captured-anyway,
+        chunk-pregrow-removed, drain-removed-on-unfixed-driver, pregrow-behind-dbuf,
+        pregrow-inside-window, pregrow-returns-zero, profile-short-by-one.
     """
 
     code: ClassVar[str] = "CG001"

@@ -34,7 +34,7 @@ class ExecutablesAreBounded:
         graphs; drop the least recently used entry when the bound is reached.
 
     Proven by:
-        prompt-shares-the-namespace, prompt-entries-unbounded.
+        prompt-entries-unbounded, prompt-shares-the-namespace.
     """
 
     code: ClassVar[str] = "CG009"

@@ -33,7 +33,7 @@ class NeverLaunchedUnproven:
         update the executable beside it, and launch it from the next observation on.
 
     Proven by:
-        prompt-launched-after-update, prompt-first-observation-launched.
+        prompt-first-observation-launched, prompt-launched-after-update.
     """
 
     code: ClassVar[str] = "CG008"

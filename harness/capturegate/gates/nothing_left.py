@@ -52,7 +52,7 @@ class NothingLeftAtTeardown:
         and drain each pool last. Do it on the failure path too.
 
     Proven by:
-        server-keeps-its-stream.
+        begin-without-end, lost-capture-not-ended, outgrown-scratch-freed, server-keeps-its-stream.
     """
 
     code: ClassVar[str] = "CG011"

@@ -37,7 +37,7 @@ class ProfileCoversWindow:
         nothing transient is out, and give every captured shape a profile of its own.
 
     Proven by:
-        profile-short-by-one.
+        bypass-captured-anyway, profile-short-by-one.
     """
 
     code: ClassVar[str] = "CG002"

@@ -56,7 +56,5 @@ class RefusalsAreLookedAt:
                 witness=tuple(unlooked),
             )
         if not refused:
-            return Judgement(
-                verdict=Verdict.VACUOUS, reason="no call was refused", figures=figures
-            )
+            return Judgement(verdict=Verdict.VACUOUS, reason="no call was refused", figures=figures)
         return Judgement(verdict=Verdict.HELD, figures=figures)

@@ -42,6 +42,9 @@ class ReplayMatchesEager:
         (host sources, step inputs, scratch that went back to a pool) is the usual cause.
 
     Proven by:
+        allocation-beside-the-pool, begin-without-end, breaks-not-replayed, bypass-captured-anyway,
+        drain-removed-on-unfixed-driver, outgrown-scratch-freed, pregrow-behind-dbuf,
+        pregrow-inside-window, pregrow-returns-zero, profile-short-by-one, prompt-siblings-confused,
         replay-does-nothing.
     """
 

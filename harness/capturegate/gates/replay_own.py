@@ -41,7 +41,7 @@ class ReplayTouchesOnlyItsOwn:
         is dropped. Keep what a graph reads in memory that lives as long as the graph.
 
     Proven by:
-        pin-removed, chunk-scratch-released, outgrown-scratch-freed.
+        chunk-scratch-released, outgrown-scratch-freed, pin-removed.
     """
 
     code: ClassVar[str] = "CG006"

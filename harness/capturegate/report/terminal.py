@@ -54,9 +54,9 @@ def _print_row(result: CaseResult, report: RunReport, printer: Printer, place_wi
         mark = (glyphs.good, "green") if good else (glyphs.bad, "bold red")
         chips = [_chip(gate, report, printer) for gate in _shown_gates(result, report)]
         if result.harness_error:
-            chips = [[("not judged: the harness failed", "bold red")]]
+            chips = [[("not judged: harness", "bold red")]]
         elif result.input_error:
-            chips = [[("not judged: the input is wrong", "bold red")]]
+            chips = [[("not judged: input", "bold red")]]
         passed, checks = checks_in(result)
         tail = f"{f'{passed}/{checks}':>7} {result.duration_s:6.2f} s"
     indent = 4 + place_width + 2

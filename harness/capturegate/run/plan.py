@@ -20,7 +20,8 @@ from capturegate.scenario.validate import validate_against_engine, validate_gate
 # Every other backend may hold a device context, and none of those lives through a fork.
 _FORKABLE_BACKENDS = frozenset({"fake"})
 _OWN_ENGINES = ("capturegate", "capturegate_backends")
-"""Packages of engines that come with the harness: they read no switches, and are always loaded."""
+"""Packages of engines that come with the harness: they read no switches, and share their
+package with what a zygote needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,8 +241,7 @@ def _undescribed(scenario: Scenario, answer: Answer) -> InputError:
 
 def _absent(engine: str) -> tuple[str, ...]:
     package = engine_package(engine)
-    # An engine of the core's own shares its package with what a zygote needs.
-    return () if package in ("", "capturegate") else (package,)
+    return () if package in ("", *_OWN_ENGINES) else (package,)
 
 
 def _nothing_selected(selection: Selection, cases: Sequence[Case]) -> InputError:
