@@ -381,9 +381,8 @@ def test_kill_9_while_a_flip_is_applied_strands_nothing(tmp_path):
 
 
 def test_probes_that_change_something_leave_no_verdict(tmp_path, monkeypatch):
-    reads_itself = CORE.replace(
-        "self.warm(amount)", "self.warm(amount + (len(self.total.__code__.co_names) > 5))"
-    )
+    probed = '"__capturegate_probe__" in self.total.__code__.co_names'
+    reads_itself = CORE.replace("self.warm(amount)", f"self.warm(amount + ({probed}))")
     write_toy(tmp_path, {"proved": PLANS["proved"]}, toy_core=reads_itself)
     monkeypatch.syspath_prepend(str(tmp_path))
 

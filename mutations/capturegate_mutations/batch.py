@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ from capturegate_mutations.verdict import Proof
 
 _CALLS_MIN = 20_000
 _CALLS_FACTOR = 20
+_CASES_MAX = 32
+"""Cases of one child: enough to be worth its imports, few enough to keep every worker busy."""
 TARGET = "mutant"
 _BARE = ("capturegate_mutations.serve",)
 """What a bare zygote loads. It makes it another one than those that somebody asks something else:
@@ -89,9 +92,14 @@ def tasks_of(
             time_limit_s=settings.time_limit_s,
         )
         for env, cases in groups.items()
-        for part in (cases[first::parts] for first in range(parts))
-        if part
+        for part in _shared_out(cases, parts)
     ]
+
+
+def _shared_out(cases: Sequence[Case], parts: int) -> list[Sequence[Case]]:
+    """Cases in so many parts, or in more where a child would be late for all the others."""
+    parts = max(parts, math.ceil(len(cases) / _CASES_MAX))
+    return [part for first in range(parts) if (part := cases[first::parts])]
 
 
 def budget(baseline: Mapping[CaseKey, CaseResult]) -> int:

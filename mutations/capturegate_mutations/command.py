@@ -37,7 +37,7 @@ INPUT_WRONG = 2
     default=60.0,
     show_default=True,
     type=click.FloatRange(0.1),
-    help="Seconds that the cases of one mutant in one environment may take.",
+    help="Seconds that a child may take for its share of the cases of one mutant.",
 )
 @click.option("--json", "json_to", default="", help="Write JSON to a file, or to - .")
 @click.option("--markdown", "markdown_to", type=_PATH, help="Write the evidence as Markdown.")

@@ -10,6 +10,8 @@ from capturegate_mutations.prepare import Mutant
 from capturegate_mutations.touched import Key
 
 INSTRUMENT = ("capturegate", "capturegate_backends")
+_OWN_ENGINE = "capturegate.programs"
+"""What lies in the core and is an engine all the same: no case runs or judges by it."""
 
 Hits = Mapping[CaseKey, frozenset[Key]]
 """The keys of what each case entered, among those that were probed."""
@@ -17,7 +19,10 @@ Hits = Mapping[CaseKey, frozenset[Key]]
 
 def flips_instrument(plan: Plan) -> bool:
     """Whether a flip is on what runs and judges every case."""
-    return any(module.split(".")[0] in INSTRUMENT for module in plan.modules)
+    return any(
+        module.split(".")[0] in INSTRUMENT and not f"{module}.".startswith(f"{_OWN_ENGINE}.")
+        for module in plan.modules
+    )
 
 
 def reached(plan: Plan, mutant: Mutant, hits: Hits) -> tuple[Case, ...]:

@@ -15,7 +15,7 @@ from capturegate_mutations.places import Def, entry, first_difference, outermost
 from capturegate_mutations.source import Source, compile_source, essence
 
 Key = str
-"""`module:Qualified.name@place` in a function that no function surrounds, `module:` for the rest."""
+"""`module:Qualified.name@place` in a function that no function surrounds, else `module:`."""
 
 
 def touched(source: Source, text: str) -> frozenset[Key]:
