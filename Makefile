@@ -10,7 +10,7 @@ gate: $(VENV)/ready ## environment, then the main job on the fake backend
 	$(BIN)/capturegate run
 
 test: $(VENV)/ready ## environment, then the tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 proofs: $(VENV)/ready ## environment, then the mutation proofs
 	$(BIN)/capturegate mutate --quiet

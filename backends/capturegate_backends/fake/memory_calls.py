@@ -71,6 +71,8 @@ class MemoryCalls:
             return context.fail("malloc_async", error, capture.id if capture else 0)
         if capture is None:
             return self._handed_out("malloc_async", nbytes, Space.DEVICE, pooled=True)
+        if nbytes == 0:
+            return Outcome(SUCCESS, NULL, capture.id)
         if nbytes > context.memory.capacity_bytes:
             return context.fail("malloc_async", OUT_OF_MEMORY, capture.id)
         block = context.memory.reserve(nbytes)
