@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from capturegate.errors import Location
@@ -92,6 +92,14 @@ class Plan:
     path: str
     where: Location
     case_places: Mapping[CaseKey, Location] = field(default_factory=dict)
+
+    def within(self, cases: Collection[CaseKey]) -> Plan:
+        """The plan as far as it is about these cases."""
+        return replace(
+            self,
+            expect={case: wanted for case, wanted in self.expect.items() if case in cases},
+            also={case: wanted for case, wanted in self.also.items() if case in cases},
+        )
 
     @property
     def code_flips(self) -> tuple[CodeFlip, ...]:

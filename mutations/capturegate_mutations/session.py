@@ -67,8 +67,8 @@ class Session:
         check_backend(request.backend)
         scenarios = load(request.scenarios)
         cases = expand(scenarios, request.backend)
-        plans = self._plans(cases)
         sheet = Sheet(cases=len(cases), workers=request.workers)
+        plans = self._plans(cases, sheet)
         settings = Settings(seed=request.seed, time_limit_s=request.time_limit_s)
         self._known = ROWS.read(request.resume) if request.resume else {}
         with contextlib.ExitStack() as stack:
@@ -98,11 +98,29 @@ class Session:
         sheet.duration_s = time.perf_counter() - started
         return sheet
 
-    def _plans(self, cases: Sequence[Case]) -> list[Plan]:
+    def _plans(self, cases: Sequence[Case], sheet: Sheet) -> list[Plan]:
         request = self.request
         files = find_plans(request.plans) if request.plans else shipped_plans()
-        names = [case.name for case in cases]
-        plans = load_plans(files, names, draft=request.draft)
+        names = {case.name for case in cases}
+        shipped = set()
+        if request.scenarios:
+            # A plan may speak of shipped cases that were not chosen: they are set aside, aloud.
+            shipped = {case.name for case in expand(load(()), request.backend)}
+        whole = load_plans(files, names | shipped, draft=request.draft)
+        plans = [plan.within(names) for plan in whole]
+        aside = sum(len(plan.expect.keys() - names) for plan in whole)
+        if aside:
+            sheet.scope = (
+                f"scope: the {len(names)} cases of the scenarios chosen; what the plans expect of "
+                f"others ({aside} times a case) is set aside"
+            )
+        idle = [p.name for p, w in zip(plans, whole, strict=True) if w.expect and not p.expect]
+        if idle:
+            raise InputError(
+                f"{len(idle)} mutation(s) expect nothing of the scenarios chosen: "
+                f"{', '.join(idle[:5])}",
+                hint="choose the plans too, or leave --scenarios out",
+            )
         if not request.keyword:
             return plans
         matches = parse_keyword(request.keyword, [plan.name for plan in plans])

@@ -30,6 +30,7 @@ def as_json(sheet: Sheet) -> str:
             "duration_s": round(sheet.duration_s, 3),
         },
         "controls": sheet.controls,
+        "scope": sheet.scope,
         "exit_code": sheet.exit_code,
     }
     return json.dumps(document, indent=2) + "\n"

@@ -25,6 +25,8 @@ _BACKTICKS = re.compile(r"`+")
 def as_markdown(sheet: Sheet) -> str:
     """A run as a Markdown document."""
     lines = ["# Mutation proofs", "", _plain(sheet.controls), ""]
+    if sheet.scope:
+        lines += [_plain(sheet.scope), ""]
     lines += ["| mutation | verdict | checks: baseline | checks: mutant | figures |"]
     lines += ["|---|---|---|---|---|"]
     for row in sheet.rows:

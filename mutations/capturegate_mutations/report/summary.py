@@ -15,8 +15,8 @@ class Sheet:
     """The rows of a run in the order of their plans, and what the run took.
 
     `mutants` counts those that ran now and `cases_run` their cases. `duration_s` is the whole
-    run's wall time and `mutants_s` the part of it that went into mutants. `taken` counts rows of an
-    earlier run.
+    run's wall time and `mutants_s` the part of it that went into mutants. `scope` says which cases
+    the verdicts are about when they are not about all. `taken` counts rows of an earlier run.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -27,6 +27,7 @@ class Sheet:
     duration_s: float = 0.0
     mutants_s: float = 0.0
     controls: str = ""
+    scope: str = ""
     taken: int = 0
 
     @property

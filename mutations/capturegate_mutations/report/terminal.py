@@ -31,8 +31,8 @@ def print_sheet(sheet: Sheet, stream: IO[str] | None = None, width: int | None =
     console = Console(file=stream, width=width, highlight=False, soft_wrap=True)
     for row in sheet.rows:
         _print_row(console, row)
-    if sheet.controls:
-        _line(console, sheet.controls, "dim")
+    for line in filter(None, (sheet.controls, sheet.scope)):
+        _line(console, line, "dim")
     _print_overview(console, sheet)
     _line(console, closing_line(sheet), "bold green" if sheet.all_proved else "bold red")
 
