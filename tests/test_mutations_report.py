@@ -147,7 +147,9 @@ def test_the_closing_line_counts_verdicts_and_mutants_a_second():
 def test_the_json_report_has_its_keys_and_the_exit_code():
     document = json.loads(as_json(SHEET))
 
-    assert {"schema", "tool", "mutations", "totals", "controls", "exit_code"} == set(document)
+    assert {"schema", "tool", "mutations", "totals", "controls", "scope", "exit_code"} == set(
+        document
+    )
     assert (1, 1, 2, 1) == (
         document["schema"],
         document["exit_code"],

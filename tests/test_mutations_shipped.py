@@ -40,7 +40,7 @@ expect:
     ],
 )
 def test_a_plan_notices_that_its_gate_is_no_longer_named(tmp_path, removed, verdicts):
-    shipped = Path(capturegate_scenarios.__file__).parent / "wide-then-narrow.scenario.yaml"
+    shipped = Path(capturegate_scenarios.__file__).parent / "seed/wide-then-narrow.scenario.yaml"
     text = shipped.read_text()
     assert removed in text
     scenario = tmp_path / shipped.name
