@@ -35,8 +35,8 @@ class Story:
         self.recorder.call("cudaMalloc", Outcome(error, capture=capture), nbytes=512)
         return self
 
-    def launch(self, writes=(), error="cudaSuccess"):
-        self.recorder.call("cudaGraphLaunch", Outcome(error, writes=writes), 2, handle=1)
+    def launch(self, writes=(), error="cudaSuccess", handle=1):
+        self.recorder.call("cudaGraphLaunch", Outcome(error, writes=writes), 2, handle=handle)
         return self
 
     def take(self, size_class, allocation=1, free=1):

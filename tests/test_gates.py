@@ -97,6 +97,17 @@ def test_one_tested_window_does_not_speak_for_another_steps():
     assert judged.reason.startswith("step 4:c captured")
 
 
+def test_a_window_that_took_nothing_fetched_is_vacuous_beside_one_of_its_step_that_did():
+    story = Story().drained().phase("3:c").grow(7).begin(1).take(512, 7).end(1)
+    story.begin(2).take(512, 9).end(2)
+    assert judge(W, story.evidence()).verdict is Verdict.VACUOUS
+
+
+def test_a_segment_that_needs_no_memory_leaves_the_verdict_to_the_others():
+    story = Story().drained().phase("3:c").grow(7).begin(1).end(1).begin(2).take(512, 7).end(2)
+    assert judge(W, story.evidence()).verdict is Verdict.HELD
+
+
 @pytest.mark.parametrize(
     ("freed_bytes", "fetched", "verdict"),
     [(64, True, Verdict.HELD), (0, True, Verdict.VACUOUS), (64, False, Verdict.VACUOUS)],
@@ -259,6 +270,18 @@ def test_what_a_helper_thread_takes_in_the_windows_time_counts():
     thread.start()
     thread.join()
     assert judge(C, story.end().evidence()).verdict is Verdict.BROKEN
+
+
+def test_a_pre_grown_block_that_a_helper_thread_takes_is_used():
+    story = Story().phase("3:c")
+    story.notes.pre_grew({512: (7,)})
+    story.begin()
+    thread = Thread(target=lambda: story.take(512, 7))
+    thread.start()
+    thread.join()
+    evidence = story.end().evidence()
+    evidence.judged[W] = Judgement(verdict=Verdict.HELD)
+    assert judge(B, evidence).verdict is Verdict.HELD
 
 
 def test_a_pre_grown_block_that_another_class_borrows_is_not_used():

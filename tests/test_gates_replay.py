@@ -97,12 +97,15 @@ def test_a_case_that_ended_in_its_capture_blocks_the_comparison():
     assert (judge(E, evidence).verdict, judge(E, evidence).blocked_by) == (Verdict.UNKNOWN, H)
 
 
-def pad_story(second_phase, write_first):
+def pad_story(second_phase, written_by=None):
     """Two replays, and a read of the padding row after the first one."""
     story = Story().phase("1").launch(writes=((5, 0, 128),))
-    if write_first:
+    write = Outcome("cudaSuccess", writes=((5, 64, 64),))
+    if written_by == "harness":
         with story.recorder.as_harness():
-            story.recorder.call("harness.write", Outcome("cudaSuccess", writes=((5, 0, 128),)))
+            story.recorder.call("harness.write", write)
+    elif written_by == "engine":
+        story.recorder.call("cudaMemsetAsync", write, 2)
     story.phase(second_phase)
     story.recorder.call("cudaMemcpy", Outcome("cudaSuccess", reads=((5, 100, 4),)), nbytes=4)
     story.phase("2").launch(writes=((5, 0, 128),))
@@ -111,10 +114,27 @@ def pad_story(second_phase, write_first):
 
 
 @pytest.mark.parametrize("second_phase", ["1", "2"], ids=["in its step", "in the next one"])
-def test_a_padding_row_that_somebody_reads_after_the_replay_is_broken(second_phase):
-    judged = judge(E, pad_story(second_phase, write_first=False))
+@pytest.mark.parametrize("written_by", [None, "harness"])
+def test_a_padding_row_that_somebody_reads_after_the_replay_is_broken(second_phase, written_by):
+    judged = judge(E, pad_story(second_phase, written_by))
     assert judged.reason == "a padding row of logits was read after its replay"
 
 
-def test_a_padding_row_that_was_written_anew_is_nobodys_business():
-    assert judge(E, pad_story("2", write_first=True)).verdict is Verdict.HELD
+def test_a_padding_row_that_the_engine_wrote_anew_is_nobodys_business():
+    assert judge(E, pad_story("2", "engine")).verdict is Verdict.HELD
+
+
+def test_an_output_that_is_written_again_after_the_replay_was_not_replayed():
+    story = Story()
+    for phase in ("1", "2"):
+        story.phase(phase).launch(writes=((5, 0, 64),))
+        story.recorder.call("cudaMemcpyAsync", Outcome("cudaSuccess", writes=((5, 32, 4),)), 2)
+    assert judge(E, story.evidence(comparisons=TWO)).verdict is Verdict.VACUOUS
+
+
+def test_replays_of_different_executables_do_not_show_that_one_of_them_changed():
+    story = Story()
+    story.phase("1").launch(writes=((5, 0, 64),), handle=1)
+    story.phase("2").launch(writes=((5, 0, 64),), handle=2)
+    judged = judge(E, story.evidence(comparisons=TWO))
+    assert judged.reason == "logits never changed from replay to replay of one executable"

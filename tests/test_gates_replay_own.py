@@ -108,3 +108,22 @@ def test_a_capture_that_was_lost_leaves_it_unknown():
     story.call("cudaStreamEndCapture", "cudaErrorStreamCaptureInvalidated", capture=1)
     judged = story.judged()
     assert (judged.verdict, judged.blocked_by) == (Verdict.UNKNOWN, "capture-completes")
+
+
+def set_params(story):
+    return story.call("cudaGraphExecKernelNodeSetParams", handle=EXECUTABLE)
+
+
+def test_a_node_with_other_arguments_does_not_forget_an_earlier_tenant():
+    story = Story().got(1).captured().launch(1).got(1)
+    assert set_params(story).got(2).launch(1).judged().verdict is Verdict.BROKEN
+
+
+def test_memory_that_a_node_was_given_later_is_its_own():
+    story = set_params(Story().got(1).captured().launch(1).malloc(3))
+    assert story.got(2).launch(1, 3).judged().verdict is Verdict.HELD
+
+
+def test_a_second_capture_into_one_graph_does_not_forget_the_tenants_of_the_first():
+    story = Story().got(1).call("cudaStreamEndCapture", handle=GRAPH).got(1)
+    assert story.captured().got(2).launch(1).judged().verdict is Verdict.BROKEN

@@ -20,7 +20,21 @@ from capturegate_mutations.serve import (
     serve_probed,
 )
 
+EVERYTHING = "*"
+"""The hit of a case that may have entered anything."""
+
 _TRACE_CHARS_MAX = 3000
+_STARTS_A_PROCESS = frozenset(
+    {
+        "os.fork",
+        "os.forkpty",
+        "os.posix_spawn",
+        "os.spawn",
+        "os.system",
+        "pty.spawn",
+        "subprocess.Popen",
+    }
+)
 
 
 def mutant(request: dict[str, Any]) -> dict[str, Any]:
@@ -38,6 +52,7 @@ def mutant(request: dict[str, Any]) -> dict[str, Any]:
         serve([Served(**source) for source in request["sources"]])
         if request["probed"]:
             probed, hits = serve_probed(Path(request["probed"]))
+            mark_other_processes(hits)
     except NotServedError as error:
         return {"not_served": str(error)}
     except BaseException as error:
@@ -55,6 +70,19 @@ def mutant(request: dict[str, Any]) -> dict[str, Any]:
         told["modules"] = sorted(sys.modules)
         told["carried"] = carried
     return told
+
+
+def mark_other_processes(hits: set[str]) -> None:
+    """From now on a case that starts another process enters everything.
+
+    What such a process enters is told to nobody.
+    """
+
+    def heard(event: str, _: tuple[Any, ...]) -> None:
+        if event in _STARTS_A_PROCESS:
+            hits.add(EVERYTHING)
+
+    sys.addaudithook(heard)
 
 
 def _run(case: dict[str, Any], predicates: list[dict[str, Any]]) -> dict[str, Any]:

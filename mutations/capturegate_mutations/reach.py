@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from capturegate.scenario.model import Case
+from capturegate_mutations.child import EVERYTHING
 from capturegate_mutations.plan import CaseKey, Plan, PredicateFlip, ScenarioFlip
 from capturegate_mutations.prepare import Mutant
 from capturegate_mutations.touched import Key
@@ -28,7 +29,8 @@ def flips_instrument(plan: Plan) -> bool:
 def reached(plan: Plan, mutant: Mutant, hits: Hits) -> tuple[Case, ...]:
     """The cases of a mutant that may differ from the baseline; the others cannot.
 
-    Until a case enters something that is touched it does what the original does. A flip on the
+    Until a case enters something that is touched it does what the original does; a case that
+    started another process may have entered anything. A flip on the
     instrument is in every case, one on a scenario in its own cases. One on a predicate is in the
     cases of its lane, or in all.
     """
@@ -40,6 +42,7 @@ def reached(plan: Plan, mutant: Mutant, hits: Hits) -> tuple[Case, ...]:
         case
         for case in mutant.cases
         if mutant.touched & hits[case.name]
+        or EVERYTHING in hits[case.name]
         or case.scenario.name in scenarios
         or case.lane.name in lanes
         or "" in lanes

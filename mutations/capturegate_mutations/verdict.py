@@ -71,7 +71,7 @@ def members_of(result: CaseResult) -> dict[str, Member]:
     members = {
         gate.gate: _gate_member(gate)
         for gate in result.gates
-        if gate.named or gate.verdict is Verdict.BROKEN
+        if gate.named or gate.verdict in (Verdict.BROKEN, Verdict.UNKNOWN)
     }
     for check in result.checks:
         members[check.id] = Member(verdict=check.outcome.value, blocked_by=check.blocked_by)

@@ -127,7 +127,7 @@ class _Reader:
         held = self.found.holdings[int(event.handle)]
         if held not in self._ran:
             self.found.unproven.append((event, held))
-        if self._current is not None:
+        if self._current is not None and held == self._current.what:
             self._current.launches.append(event)
 
 

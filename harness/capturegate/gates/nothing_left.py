@@ -27,8 +27,9 @@ _MADE_BY_ALLOCATION = {
     "cudaMallocAsync": "device block",
     "cudaMallocManaged": "managed block",
     "cudaMallocHost": "pinned host block",
+    "cudaHostRegister": "registered host block",
 }
-_GONE_BY_ALLOCATION = frozenset({"cudaFree", "cudaFreeAsync", "cudaFreeHost"})
+_GONE_BY_ALLOCATION = frozenset({"cudaFree", "cudaFreeAsync", "cudaFreeHost", "cudaHostUnregister"})
 
 
 class NothingLeftAtTeardown:

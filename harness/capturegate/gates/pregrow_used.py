@@ -57,8 +57,8 @@ class PregrowIsUsed:
         for window in trace.windows:
             taken = {
                 ((event.detail or {})["size_class"], event.allocation)
-                for event in trace.inside(window)
-                if event.api == notes.GOT
+                for event in trace.events
+                if window.spans(event) and event.api == notes.GOT
             }
             for note in pre_grows_between(trace, since, window):
                 for size_class, made in (note.detail or {})["created"].items():

@@ -13,7 +13,8 @@ from capturegate.run.result import Verdict
 from capturegate.trace import END_API, ENGINE, FREEING_APIS, Event
 
 INSTANTIATE_API = "cudaGraphInstantiate"
-UPDATE_APIS = frozenset({"cudaGraphExecUpdate", "cudaGraphExecKernelNodeSetParams"})
+UPDATE_API = "cudaGraphExecUpdate"
+SET_PARAMS_API = "cudaGraphExecKernelNodeSetParams"
 LAUNCH_API = "cudaGraphLaunch"
 
 
@@ -91,7 +92,8 @@ class ReplayTouchesOnlyItsOwn:
 class _Hands:
     """Through whose hands memory went so far: the last event of each kind, by allocation.
 
-    `ends` has the end of each graph's capture, `born` that of what each executable bakes.
+    `ends` has the end of each graph's capture, `born` that of what each executable bakes, and
+    `born_before` that of what it baked before a node of it was given other arguments.
     """
 
     given: dict[int, Event] = field(default_factory=dict)
@@ -99,17 +101,27 @@ class _Hands:
     given_count: int = 0
     ends: dict[int | str, tuple[int, int]] = field(default_factory=dict)
     born: dict[int | str, tuple[int, int]] = field(default_factory=dict)
+    born_before: dict[int | str, dict[int, int]] = field(default_factory=dict)
     touched: dict[int | str, set[int]] = field(default_factory=dict)
 
     def see(self, event: Event) -> None:
         """Take an event other than a launch into account."""
         now = (event.seq, self.given_count)
         if event.api == END_API:
-            self.ends[event.handle] = now
-        elif event.api == INSTANTIATE_API or event.api in UPDATE_APIS:
+            # Of several captures into one graph the first says since when its memory is baked.
+            self.ends.setdefault(event.handle, now)
+        elif event.api == SET_PARAMS_API:
+            # One node may name other memory now; what was touched before stays as old as it is.
+            born = self.born.get(event.handle, now)
+            old = self.born_before.setdefault(event.handle, {})
+            for allocation in self.touched.get(event.handle, ()):
+                old.setdefault(allocation, born[0])
+            self.born[event.handle] = (event.seq, born[1])
+        elif event.api in (INSTANTIATE_API, UPDATE_API):
             graph = (event.detail or {}).get("graph")
             self.born[event.handle] = self.ends.get(graph, now) if graph is not None else now
             self.touched[event.handle] = set()
+            self.born_before.pop(event.handle, None)
         elif event.api == notes.GOT or event.allocates:
             self.given[event.allocation] = event
             self.given_count += 1
@@ -124,11 +136,12 @@ class _Hands:
     def fault_of(self, launch: Event) -> tuple[str, Event] | None:
         """What a launch touches that is not its own, and the event that took it away."""
         born, _ = self.born.get(launch.handle, (launch.seq, 0))
+        old = self.born_before.get(launch.handle, {})
         spans = {allocation for allocation, _, _ in (*launch.reads, *launch.writes)}
         touched = self.touched.setdefault(launch.handle, set())
         for allocation in sorted(spans):
             given = self.given.get(allocation)
-            if given is not None and given.seq > born:
+            if given is not None and given.seq > old.get(allocation, born):
                 how = "writes" if any(a == allocation for a, _, _ in launch.writes) else "reads"
                 return f"a replay {how} memory that was handed out after its capture", given
         for allocation in sorted(touched - spans):

@@ -110,6 +110,9 @@ def _run_step(
         result.failure = failed.failure
         result.runs.append(StepRun(step=step.id, verb=step.verb, phase=phase, raised=True))
         return None
+    for name, value in facts.items():
+        if isinstance(value, EachRun) and len(value.values) < step.times:
+            facts[name] = EachRun((*value.values, "nothing"))
     after.subtract(before)
     return facts | dict(after) | trace_counters(backend.recorder.since(first))
 
