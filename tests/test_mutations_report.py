@@ -127,6 +127,14 @@ def test_control_characters_of_a_plan_never_reach_the_terminal():
     assert "\x07" not in stream.getvalue()
 
 
+def test_a_quiet_report_keeps_what_is_not_proved():
+    out = io.StringIO()
+    print_sheet(Sheet(rows=[PROVED, EXTRA], cases=3), out, width=100, quiet=True)
+    text = out.getvalue()
+    assert ("halved: proved" in text, f"{EXTRA.mutation}: extra-red" in text) == (False, True)
+    assert text.splitlines()[-1].startswith("mutations: 2 | 1 proved | 1 extra-red")
+
+
 def test_a_sheet_is_green_only_with_rows_that_are_all_proved():
     assert 0 == Sheet(rows=[PROVED]).exit_code
     assert 1 == Sheet(rows=[PROVED, EXTRA]).exit_code

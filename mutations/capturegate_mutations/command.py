@@ -45,7 +45,7 @@ INPUT_WRONG = 2
 @click.option("--results", type=_PATH, help="Append every verdict to this file as it comes.")
 @click.option("--resume", type=_PATH, help="Take verdicts from this file where nothing changed.")
 @click.option("--all-cases", is_flag=True, help="Run cases too that a mutation cannot reach.")
-@click.option("--quiet", is_flag=True, help="Print the closing line only.")
+@click.option("--quiet", is_flag=True, help="Print what is not proved, and the closing line.")
 @click.pass_context
 def mutate(
     context: click.Context,
@@ -130,7 +130,6 @@ def _print_learned(sheet: Sheet) -> None:
 def _report(sheet: Sheet, json_to: str, markdown_to: Path | None, *, quiet: bool) -> None:
     from capturegate_mutations.report.json import as_json
     from capturegate_mutations.report.markdown import as_markdown
-    from capturegate_mutations.report.summary import closing_line
     from capturegate_mutations.report.terminal import print_sheet
 
     if markdown_to is not None:
@@ -140,7 +139,4 @@ def _report(sheet: Sheet, json_to: str, markdown_to: Path | None, *, quiet: bool
         return
     if json_to:
         Path(json_to).write_text(as_json(sheet), encoding="utf-8")
-    if quiet:
-        click.echo(closing_line(sheet))
-    else:
-        print_sheet(sheet)
+    print_sheet(sheet, quiet=quiet)

@@ -24,16 +24,23 @@ _HUNK_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 _FIGURES_MAX = 6
 
 
-def print_sheet(sheet: Sheet, stream: IO[str] | None = None, width: int | None = None) -> None:
-    """Print a block for every mutation, the overview, and the closing line."""
+def print_sheet(
+    sheet: Sheet, stream: IO[str] | None = None, width: int | None = None, *, quiet: bool = False
+) -> None:
+    """Print a block for every mutation, the overview, and the closing line.
+
+    When `quiet`, only what is not proved has a block, and the overview is left out.
+    """
     from rich.console import Console
 
     console = Console(file=stream, width=width, highlight=False, soft_wrap=True)
     for row in sheet.rows:
-        _print_row(console, row)
-    for line in filter(None, (sheet.controls, sheet.scope)):
-        _line(console, line, "dim")
-    _print_overview(console, sheet)
+        if not (quiet and row.proof is Proof.PROVED):
+            _print_row(console, row)
+    if not quiet:
+        for line in filter(None, (sheet.controls, sheet.scope)):
+            _line(console, line, "dim")
+        _print_overview(console, sheet)
     _line(console, closing_line(sheet), "bold green" if sheet.all_proved else "bold red")
 
 
