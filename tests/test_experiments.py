@@ -1,6 +1,7 @@
 """Pre-registered experiments: what a file may say, and how two arms are read."""
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,10 @@ from click.testing import CliRunner
 import capturegate_scenarios
 from capturegate.cli.main import main
 from capturegate.errors import InputError
-from capturegate.experiment.conduct import holds, judge
+from capturegate.experiment.conduct import _case_answer, holds, judge
 from capturegate.experiment.model import ArmReport, Result
 from capturegate.experiment.reader import code_of, load_experiment, load_experiments
+from capturegate.run.pool import Answer
 from capturegate.scenario.grammar import parse_expectation
 
 SHIPPED = Path(capturegate_scenarios.__file__).parent / "experiments"
@@ -100,6 +102,18 @@ def test_an_arm_that_does_not_come_to_its_end_is_not_run(write):
     [report] = json.loads(output)["experiments"]
     assert (code, report["result"]) == (5, "not run")
     assert "no block 'z' is out" in report["reason"]
+
+
+def test_a_variant_that_does_not_run_is_told_in_a_line():
+    told = "Traceback (most recent call last):\n  File \"x.py\", line 1\nKeyError: 'profile'\n"
+    answer = Answer(value={"cases": [{"case": "small", "raised": told}]}, fate="answered")
+    assert _case_answer(answer).error == "KeyError: 'profile'"
+
+
+@pytest.mark.skipif(find_spec("cuda") is not None, reason="cuda-python is installed here")
+def test_a_backend_that_does_not_work_here_is_refused_before_anything_runs(write):
+    code, output = run(write(SMALL), "--backend", "cupy")
+    assert (code, "the cupy backend needs" in output) == (2, True)
 
 
 @pytest.mark.parametrize(

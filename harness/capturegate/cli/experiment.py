@@ -37,7 +37,7 @@ def experiment(
     from capturegate.experiment.report import as_json, exit_code_of, print_reports
     from capturegate.report.json import dumps
     from capturegate.report.text import Printer, terminal
-    from capturegate.run.plan import check_backend, preload_of, validate
+    from capturegate.run.plan import check_backend, check_usable, preload_of, validate
     from capturegate.run.pool import Pool
     from capturegate.scenario.problems import unknown
 
@@ -48,6 +48,7 @@ def experiment(
         if name not in names:
             raise unknown("experiment", name, names)
     with Pool() as pool:
+        check_usable(backend, pool)
         validate([item.scenario for item in experiments], pool, {}, preload_of(backend))
         reports = list(
             conduct(

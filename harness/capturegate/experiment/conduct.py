@@ -175,11 +175,16 @@ def _case_answer(answer: Answer) -> Answer:
     value = answer.value
     if value is None or "cases" not in value:
         told = (value or {}).get("import_error") or (value or {}).get("not_served")
-        return answer if told is None else Answer(value=None, fate="raised", error=str(told))
+        return answer if told is None else _raised(told)
     [case] = value["cases"]
     if "result" in case:
         return Answer(value=case["result"], fate=answer.fate, duration_s=answer.duration_s)
-    return Answer(value=None, fate="raised", error=str(case.get("raised") or case.get("overran")))
+    return _raised(case.get("raised") or case["overran"])
+
+
+def _raised(told: str) -> Answer:
+    """What a traceback comes to: its last line, which names the error."""
+    return Answer(value=None, fate="raised", error=told.rstrip().splitlines()[-1])
 
 
 def _not_run(experiment: Experiment, reason: str) -> ExperimentReport:
