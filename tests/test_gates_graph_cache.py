@@ -33,8 +33,10 @@ class Cache:
         self.notes.observed(*self.what)
         return self
 
-    def work(self):
-        return self.call("cudaLaunchKernel", "embed")
+    def work(self, kernel="embed", capture=0, at=0):
+        writes = () if capture else ((1, at, 64),)
+        outcome = Outcome("cudaSuccess", capture=capture, writes=writes)
+        return self.call("cudaLaunchKernel", kernel, outcome)
 
     def ran(self):
         self.notes.ran_directly(*self.what)
@@ -86,6 +88,32 @@ def test_a_known_observation_that_runs_directly_again_is_broken():
 def test_a_known_observation_that_takes_two_launches_is_broken():
     judged = Cache().seed().observe().launch().launch().judge(HIT)
     assert "took 2 launches" in judged.reason
+
+
+def test_a_known_observation_that_runs_beside_its_launch_is_broken():
+    seeded = Cache().observe().work().ran().work(capture=1).made()
+    judged = seeded.observe().launch().work().judge(HIT)
+    assert (judged.verdict, judged.figures["replayed"]) == (Verdict.BROKEN, 0)
+    assert "ran directly beside its launch" in judged.reason
+
+
+def test_other_work_after_a_launch_is_no_direct_run():
+    seeded = Cache().observe().work().ran().work(capture=1).made()
+    judged = seeded.observe().launch().work(at=8192).work("sample").judge(HIT)
+    assert judged.verdict is Verdict.HELD
+
+
+def test_a_direct_run_of_less_than_was_captured_proves_nothing():
+    seeded = Cache().observe().work().ran()
+    seeded.work(capture=1).work("norm", capture=1).made()
+    assert seeded.observe().launch().judge(FIRST).verdict is Verdict.BROKEN
+
+
+def test_a_window_of_another_driver_is_not_what_an_executable_holds():
+    seeded = Cache().observe().work().ran().work(capture=1).made()
+    story = seeded.work("decode", capture=1).observe().launch()
+    assert story.judge(FIRST).verdict is Verdict.HELD
+    assert story.judge(HIT).verdict is Verdict.HELD
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,6 +14,9 @@ UPDATE = "cudaGraphExecUpdate"
 LAUNCH = "cudaGraphLaunch"
 DESTROY = "cudaGraphExecDestroy"
 _WORK = frozenset({"cudaLaunchKernel", "cudaMemcpyAsync", "cudaMemsetAsync"})
+
+Work = tuple[str, int | str]
+"""A call that puts something on a stream: its api, and the kernel where it launches one."""
 
 
 class What(NamedTuple):
@@ -35,13 +38,38 @@ class Observation:
         what: what the cache said it is.
         known: whether the same had run directly before, and an executable for it was kept.
         told: its note.
+        work: what its executable was captured from.
+        ended: the last call of the same when it ran directly.
         launches: launches of the cache's executables.
+        direct: work that ran, from here to the next observation.
+        captured: work that was captured in that time.
     """
 
     what: What
     known: bool
     told: Event
+    work: list[Event] = field(default_factory=list)
+    ended: Event | None = None
     launches: list[Event] = field(default_factory=list)
+    direct: list[Event] = field(default_factory=list)
+    captured: list[Event] = field(default_factory=list)
+
+    @property
+    def ran_again(self) -> bool:
+        """Whether it was also submitted call by call.
+
+        The last of it has to write the same bytes: other work of an engine may well launch the
+        same kernels in the same order.
+        """
+        last = self.ended
+        if last is None or not self.work:
+            return False
+        ends = [
+            number
+            for number, event in enumerate(self.direct, 1)
+            if _work(event) == _work(last) and event.writes == last.writes
+        ]
+        return bool(ends) and contains(self.direct[: ends[-1]], self.work)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,10 +104,11 @@ class _Reader:
     def __init__(self) -> None:
         self.found = CacheHistory()
         self._ran: set[What] = set()
-        self._running: set[What] = set()
+        self._running: list[Event] | None = None
+        self._captured: dict[What, list[Event]] = {}
+        self._ended: dict[What, Event] = {}
         self._kept: set[int] = set()
         self._current: Observation | None = None
-        self._worked = False
         self._on: dict[str, Callable[[Event], None]] = {
             notes.OBSERVED: self._observed,
             notes.RAN_DIRECTLY: self._ran_directly,
@@ -91,29 +120,51 @@ class _Reader:
         }
 
     def read(self, event: Event) -> None:
-        if event.api in _WORK and event.capture == 0:
-            self._worked = True
+        if event.api in _WORK:
+            if self._current is not None:
+                own = self._current.captured if event.capture else self._current.direct
+                own.append(event)
         elif act := self._on.get(event.api):
             act(event)
 
     def _observed(self, event: Event) -> None:
         what, holdings = what_of(event), self.found.holdings
-        # What ran directly is proven for the observations after it, not for its own.
-        self._ran |= self._running
-        self._running.clear()
+        self._settle()
         kept = any(holdings.get(executable) == what for executable in self._kept)
-        self._current = Observation(what=what, known=what in self._ran and kept, told=event)
+        self._current = Observation(
+            what=what,
+            known=what in self._ran and kept,
+            told=event,
+            work=self._captured.get(what, []),
+            ended=self._ended.get(what),
+        )
         self.found.observations.append(self._current)
-        self._worked = False
+
+    def _settle(self) -> None:
+        """Close an observation: what ran directly is proven for those after it, not for its own.
+
+        The claim counts where calls outside of a capture bear it out: there were some, and all
+        that its executable was captured from is among them.
+        """
+        current, ran = self._current, self._running
+        if current is None:
+            return
+        if ran and contains(ran, self._captured.get(current.what, ())):
+            self._ran.add(current.what)
+            self._ended[current.what] = ran[-1]
+        self._running = None
 
     def _ran_directly(self, event: Event) -> None:
-        # A claim counts where calls outside of a capture bear it out.
-        if self._worked and self._current is not None and what_of(event) == self._current.what:
-            self._running.add(self._current.what)
+        if self._current is not None and what_of(event) == self._current.what:
+            self._running = list(self._current.direct)
 
     def _holds(self, event: Event) -> None:
-        self.found.holdings[_executable(event)] = what_of(event)
+        what, current = what_of(event), self._current
+        self.found.holdings[_executable(event)] = what
         self._kept.add(_executable(event))
+        if current is not None and current.what == what and current.captured:
+            # Later windows, of other drivers, are none of its business.
+            self._captured[what] = current.captured.copy()
 
     def _updated(self, event: Event) -> None:
         if event.handle in self.found.holdings:
@@ -129,6 +180,16 @@ class _Reader:
             self.found.unproven.append((event, held))
         if self._current is not None and held == self._current.what:
             self._current.launches.append(event)
+
+
+def contains(done: Sequence[Event], wanted: Sequence[Event]) -> bool:
+    """Whether the wanted work is among what was done, in its order."""
+    rest = iter(map(_work, done))
+    return all(_work(event) in rest for event in wanted)
+
+
+def _work(event: Event) -> Work:
+    return event.api, event.handle
 
 
 def live_executables(trace: Trace) -> Iterator[tuple[Event, dict[int, Event]]]:

@@ -16,22 +16,22 @@ class LaterObservationsReplay:
     What it checks:
         Every observation that a graph cache tells of, against those before it: when the same
         identity with the same properties ran directly, and an executable that holds it was kept,
-        it has to be exactly one launch.
+        it has to be exactly one launch, and nothing that runs directly as well.
 
     Why it is unsafe:
         A cache that captures and never hits costs a capture and an executable for each request
         and gives nothing back, and from outside it looks as if it worked.
 
     Goes red when:
-        A known observation runs directly again, or as several launches. Vacuous when nothing
-        was observed twice.
+        A known observation runs directly again, beside its launch or instead of it, or as several
+        launches. Vacuous when nothing was observed twice.
 
     How to fix it:
         Key executables by what the work is (its first node and its namespace, then its nodes),
         not by where its sources lie: the same work arrives at another address every time.
 
     Proven by:
-        prompt-keyed-by-address.
+        prompt-keyed-by-address, prompt-replayed-and-run.
     """
 
     code: ClassVar[str] = "CG007"
@@ -44,12 +44,14 @@ class LaterObservationsReplay:
         """Broken by the first known observation that was not one launch."""
         observations = history(evidence.trace).observations
         known = [observation for observation in observations if observation.known]
-        hits = sum(len(observation.launches) == 1 for observation in known)
+        hits = sum(len(o.launches) == 1 and not o.ran_again for o in known)
         figures = {"observations": len(observations), "known": len(known), "replayed": hits}
         for observation in known:
             launches = len(observation.launches)
-            if launches != 1:
+            if launches != 1 or observation.ran_again:
                 how = f"took {launches} launches" if launches else "was not replayed"
+                if launches == 1:
+                    how = "ran directly beside its launch"
                 return Judgement(
                     verdict=Verdict.BROKEN,
                     reason=f"{observation.what} had run and was kept, and {how} when it came again",

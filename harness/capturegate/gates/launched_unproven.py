@@ -15,9 +15,9 @@ class NeverLaunchedUnproven:
 
     What it checks:
         Every launch of an executable of a graph cache. What it holds, properties included, has
-        to have run directly in an earlier observation: the cache said so, and calls outside of a
-        capture show it. An update makes an executable hold something else, until the cache tells
-        what.
+        to have run directly in an earlier observation: the cache said so, and among the calls
+        outside of a capture are, in their order, all those that the executable was captured from.
+        An update makes an executable hold something else, until the cache tells what.
 
     Why it is unsafe:
         A capture does not execute anything. An executable whose work never ran the ordinary way
