@@ -87,6 +87,30 @@ def test_a_node_tells_what_it_baked_and_a_launch_what_it_touches_now() -> None:
 
 @pytest.mark.gpu
 @needs_gpu
+def test_a_child_graph_is_walked_on_the_device_and_touches_what_it_baked() -> None:
+    device = CupyDevice()
+    x = device.malloc(256).value
+    stream = device.stream_create(StreamKind.NON_BLOCKING).value
+    assert x is not None
+    assert stream is not None
+    device.stream_begin_capture(stream, CaptureMode.THREAD_LOCAL)
+    device.launch_kernel(ADD, (1, 1, 1), (16, 1, 1), [x.array((16,), "int32"), 7], stream)
+    child, parent = device.stream_end_capture(stream).value, device.graph_create().value
+    assert child is not None
+    assert parent is not None
+    added = device.graph_add_child_graph_node(parent, [], child)
+    device.graph_destroy(child)
+    (node,) = device.graph_get_nodes(parent).value or ()
+    assert (node.id, node.kind, node.writes) == (added.value, "graph", ((x.allocation, 0, 64),))
+    assert [(inner.kind, inner.name) for inner in node.inner] == [("kernel", "program_add")]
+    executable = device.graph_instantiate(parent).value
+    assert executable is not None
+    assert device.graph_launch(executable, stream).writes == ((x.allocation, 0, 64),)
+    device.close()
+
+
+@pytest.mark.gpu
+@needs_gpu
 def test_a_host_function_runs_again_at_each_replay() -> None:
     device = CupyDevice()
     stream = device.stream_create(StreamKind.BLOCKING).value

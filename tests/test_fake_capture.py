@@ -362,3 +362,39 @@ def test_the_ordinary_layer_raises_cudas_name(rig: Rig) -> None:
     rig.backend.stream_begin_capture(rig.s1, THREAD_LOCAL)
     with pytest.raises(CudaError, match="cudaMalloc returned cudaErrorStreamCaptureUnsupported"):
         rig.backend.malloc(16)
+
+
+def test_a_capture_is_gone_with_the_stream_that_it_began_on(rig: Rig) -> None:
+    rig.backend.stream_begin_capture(rig.b1, GLOBAL)
+    scratch = rig.backend.malloc_async(16, rig.b1)
+    rig.fork(rig.b1, rig.s1)
+    assert rig.raw.stream_destroy(rig.b1).error == "cudaSuccess"
+    assert rig.status(rig.s1) == "None"
+    assert rig.raw.stream_end_capture(rig.s1).error == "cudaErrorIllegalState"
+    assert rig.raw.malloc(16).error == "cudaSuccess"
+    rig.backend.stream_begin_capture(rig.s1, GLOBAL)
+    assert rig.raw.free_async(scratch, rig.s1).error == "cudaErrorInvalidValue"
+
+
+def test_a_fork_that_is_destroyed_leaves_its_work_in_the_capture(rig: Rig) -> None:
+    rig.backend.stream_begin_capture(rig.s1, RELAXED)
+    rig.fork(rig.s1, rig.b1)
+    assert rig.launch(rig.backend.legacy_stream) == "cudaErrorStreamCaptureImplicit"
+    rig.raw.stream_end_capture(rig.s1)
+    rig.backend.stream_begin_capture(rig.s1, RELAXED)
+    rig.fork(rig.s1, rig.b1)
+    assert rig.launch(rig.b1) == "cudaSuccess"
+    rig.backend.stream_destroy(rig.b1)
+    assert rig.launch(rig.backend.legacy_stream) == "cudaSuccess"
+    assert rig.raw.stream_end_capture(rig.s1).error == "cudaErrorStreamCaptureUnjoined"
+
+
+def test_an_end_that_leaves_the_capture_open_names_no_capture(rig: Rig) -> None:
+    rig.backend.stream_begin_capture(rig.s1, GLOBAL)
+    rig.fork(rig.s1, rig.s2)
+    assert rig.raw.stream_end_capture(rig.s2).error == "cudaErrorStreamCaptureUnmatched"
+    assert rig.backend.trace().events[-1].capture == 0
+    (window,) = rig.backend.trace().windows
+    assert window.end is None
+    assert rig.raw.stream_end_capture(rig.s1).error == INVALIDATED
+    assert rig.backend.trace().events[-1].capture == window.capture

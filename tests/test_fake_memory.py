@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from capturegate.backend import Access, Backend, Kernel, Param, Pointer, Space, Stream, StreamKind
+from capturegate.backend import (
+    Access,
+    Backend,
+    CaptureMode,
+    Kernel,
+    Param,
+    Pointer,
+    Space,
+    Stream,
+    StreamKind,
+)
 from capturegate_backends.fake.device import FakeDevice
 from capturegate_backends.fake.kernels import KernelMisuse
 
@@ -44,6 +54,16 @@ def test_new_memory_holds_nans_at_an_aligned_address(backend: Backend) -> None:
     assert block.address % 512 == 0
     assert all(value != value for value in floats(backend, block, 2))
     assert bytes.fromhex("10a1c07f10a1c07f10a1") == backend.harness_read(block, 10)
+
+
+@pytest.mark.parametrize("call", ["malloc", "malloc_host", "malloc_managed"])
+def test_to_ask_for_no_memory_is_refused_by_no_capture(
+    backend: Backend, stream: Stream, call: str
+) -> None:
+    backend.stream_begin_capture(stream, CaptureMode.GLOBAL)
+    made = getattr(backend.raw, call)(0)
+    assert (made.error, made.value.address) == ("cudaSuccess", 0)
+    assert backend.stream_is_capturing(stream).value == "Active"
 
 
 def test_a_freed_address_comes_back_newest_first_as_another_allocation(backend: Backend) -> None:

@@ -213,6 +213,103 @@ def test_the_sweeps_are_ten_times_as_wide_as_the_handed_table() -> None:
     assert len(named) >= 15120
 
 
+EMBEDDED = [
+    *CAPTURED[:9],
+    ["graph_create", 0, "g2"],
+    ["add_child", 0, "g2", "g1", "none"],
+    ["add_child", 0, "g2", "g1", "leaves"],
+    ["nodes", 0, "g2"],
+]
+
+
+def test_a_child_graph_shows_the_form_of_what_it_embeds(runner: Runner) -> None:
+    seen = runner.run(EMBEDDED)
+    inner = '[3,[["host",1],["kernel",1],["kernel",1]],[[1,0,1],[1,2,1],[2,0,1]]]'
+    assert seen.calls[12].value == [2, [[f"graph {inner}", 1]] * 2, [[0, 1, 1]]]
+    grown = [["begin_to_graph", 0, "n1", "g2", "leaves", "relaxed"], ["end", 0, "n1", "g3"]]
+    assert runner.run([*EMBEDDED, *grown]).calls[14].value == seen.calls[12].value
+
+
+def test_a_refused_end_shows_whether_the_capture_is_over(runner: Runner) -> None:
+    begun = CAPTURED[:4]
+    unmatched = runner.run([*begun, ["end", 0, "b1", "g1"]]).calls[4]
+    assert (unmatched.error, unmatched.value) == ("cudaErrorStreamCaptureUnmatched", None)
+    poisoned = runner.run([*begun, ["device_sync", 0], ["end", 0, "n1", "g1"]]).calls[5]
+    assert (poisoned.error, poisoned.value) == ("cudaErrorStreamCaptureInvalidated", [0, "over"])
+
+
+@pytest.mark.parametrize(
+    ("program", "index"),
+    [
+        ([*EMBEDDED, ["add_child", 0, "g2", "g2", "none"]], 13),
+        ([["begin", 0, "n1", "relaxed"], ["memset_async", 0, "h1", 1, "n1"]], 1),
+        ([["stream_create", 0, "t1", "blocking"]] * 2, 1),
+    ],
+)
+def test_what_cuda_does_not_define_is_not_called(
+    runner: Runner, program: list[list[object]], index: int
+) -> None:
+    seen = runner.run(program)
+    assert (seen.calls[index - 1].error, seen.calls[index].error) == ("cudaSuccess", "absent")
+
+
+def test_a_child_graph_races_with_what_stands_beside_it_and_not_with_what_it_follows(
+    runner: Runner,
+) -> None:
+    for which, compared in (("none", False), ("leaves", True)):
+        beside = [
+            ["begin", 0, "n1", "relaxed"],
+            ["launch", 0, "mix", "d1", 2, "n1"],
+            ["end", 0, "n1", "g1"],
+            ["add_child", 0, "g1", "g2", which],
+            ["instantiate", 0, "g1", "x1"],
+            ["graph_launch", 0, "x1", "n2"],
+        ]
+        child = [
+            ["begin", 0, "n1", "relaxed"],
+            ["memset_async", 0, "d1", 2, "n1"],
+            ["end", 0, "n1", "g2"],
+        ]
+        assert (runner.run([*child, *beside]).blocks is not None) is compared
+    racing = [list(call) for call in CAPTURED[:9]]
+    racing[4] = ["launch", 0, "mix", "d1", 2, "b1"]
+    embedded = [
+        *racing,
+        ["graph_create", 0, "g2"],
+        ["add_child", 0, "g2", "g1", "leaves"],
+        ["instantiate", 0, "g2", "x1"],
+        ["graph_launch", 0, "x1", "n2"],
+    ]
+    assert runner.run(embedded).blocks is None
+
+
+class _Counting:
+    """A fake that counts how often somebody waits for it."""
+
+    def __init__(self) -> None:
+        self._fake = FakeDevice()
+        self.waits = 0
+
+    def device_synchronize(self) -> object:
+        self.waits += 1
+        return self._fake.device_synchronize()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._fake, name)
+
+
+def test_work_is_done_before_a_call_reads_pageable_memory_that_it_may_write() -> None:
+    waits = []
+    for source in ("p1", "h1"):
+        device = _Counting()
+        run_program(
+            [["memset_async", 0, "d1", 1, "n1"], ["memcpy_async", 0, "d2", source, "n1"]],
+            device,  # type: ignore[arg-type]
+        )
+        waits.append(device.waits)
+    assert waits[1] == waits[0] + 1
+
+
 def test_shrinking_keeps_just_the_calls_that_matter() -> None:
     program = [["set_device", 0] for _ in range(9)]
     program[2] = ["begin", 0, "n1", "global"]

@@ -126,6 +126,17 @@ def test_what_escapes_a_capture_runs_at_every_launch_of_the_oracle() -> None:
     assert eager.due(parse_line("device_sync 0"))[0].call == ["device_sync", 0]
 
 
+def test_the_oracle_runs_a_child_graphs_calls_after_those_of_the_graph_that_embeds_it() -> None:
+    eager = Eager()
+    child = ["begin 0 n1 relaxed", "memset_async 0 d1 1 n1", "end 0 n1 g2"]
+    added = ["add_child 0 g1 g2 leaves", "instantiate 0 g1 x2"]
+    for text in (*GRAPH, *child, *added):
+        assert eager.due(parse_line(text)) == []
+    due = eager.due(parse_line("graph_launch 0 x2 n1"))
+    assert [line.call[0] for line in due] == ["launch", "memset_async"]
+    assert len(eager.due(parse_line("graph_launch 0 x1 n1"))) == 1
+
+
 def test_an_output_that_is_no_block_is_refused() -> None:
     with pytest.raises(InputError, match="'d9' is no block"):
         engine(output="d9")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from capturegate import testing
-from capturegate.backend import Outcome, Pointer
+from capturegate.backend import Graph, Outcome, Pointer
 from capturegate.errors import InputError
 from capturegate.programs.interpreter import Runner
 from capturegate.testing import check_legality, check_recordings
@@ -69,6 +69,34 @@ def test_a_device_that_never_refuses_memory_does_not_conform() -> None:
     assert only.name == "mine, call 2 ['malloc', 0, 'm1', 64], error"
     assert (only.expected, only.actual) == ("cudaErrorStreamCaptureUnsupported", "cudaSuccess")
     assert str(found).startswith("1 of 2 as recorded\n  mine, call 2")
+
+
+class ByReference:
+    """A device that says it embeds graphs, and does not."""
+
+    def __init__(self) -> None:
+        self._fake = FakeDevice()
+
+    def graph_add_child_graph_node(self, graph: Graph, _: Any, child: Graph) -> Outcome[int]:
+        known = all(
+            self._fake.graph_get_nodes(one).error == "cudaSuccess" for one in (graph, child)
+        )
+        return Outcome("cudaSuccess", 1) if known else Outcome("cudaErrorInvalidValue")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._fake, name)
+
+
+def test_the_recordings_hold_a_device_to_what_child_graphs_do() -> None:
+    about = [
+        case
+        for case in testing._installed("programs")
+        if case.name.startswith(("child/", "child-copied/", "child-update/", "child-several/"))
+    ]
+    assert len(about) > 600
+    assert check_recordings(FakeDevice, about[::4]).conforms
+    found = check_recordings(ByReference, about[::40])  # type: ignore[arg-type]
+    assert len(found.mismatches) > found.compared // 2
 
 
 def test_a_row_that_comes_out_otherwise_is_told() -> None:

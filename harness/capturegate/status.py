@@ -18,8 +18,9 @@ class Outcome(NamedTuple, Generic[T]):
     """What a device implementation answers to one call.
 
     `capture` is the id of the capture that the call's stream belongs to or that the call began
-    or ended (0: none); `node` the id of the first node that it added (0: none); `reads` and
-    `writes` what it touched now, empty when it was recorded instead of executed.
+    or ended (0: none, and for an end that left its capture open); `node` the id of the first node
+    that it added (0: none); `reads` and `writes` what it touched now, empty when it was recorded
+    instead of executed.
     """
 
     error: str

@@ -17,7 +17,11 @@ from capturegate_backends.fake.rules import When
 
 MODULE = "capturegate_backends.fake.rules"
 
-_CONCERNS_NO_CAPTURE = (When.NOT_CAPTURING.name, When.TARGET_LEGACY.name)
+_CONCERNS_NO_CAPTURE = (
+    When.NOT_CAPTURING.name,
+    When.TARGET_LEGACY.name,
+    When.CHILD_OWNS_MEMORY.name,
+)
 _NO_EFFECT = (When.STREAM_INVALIDATED.name, "_NOTHING")
 """What is invalidated cannot be poisoned again."""
 _OTHER_EFFECT = {"_NOTHING": "_POISONS", "_POISONS": "_NOTHING", "_ENDS": "_NOTHING"}
@@ -117,7 +121,7 @@ def _of_rule(text: str, item: ast.expr) -> Iterator[RuleFlip]:
     says = f"{calls} in situation {when} returns {error}"
     yield replace(_without(text, item, "rule", says), name=f"rule-{base}")
     told = when not in _CONCERNS_NO_CAPTURE and (when, effect) != _NO_EFFECT
-    if told:
+    if told and error != "_SUCCESS":  # a rule that refuses nothing is its effect
         line = _line(text, item)
         end = line.rindex(effect)
         new = line[:end] + _OTHER_EFFECT[effect] + line[end + len(effect) :]

@@ -40,13 +40,13 @@ class CaptureCalls:
         return self._begun(stream, code)
 
     def stream_end_capture(self, stream: Stream) -> Outcome[Graph]:
-        """End a capture."""
+        """End a capture; the id in the answer is that of a capture that is over now."""
         slot = self._context.slot(stream)
-        if self._context.open:
-            self._context.capture_of(stream)
-        capture, native_graph = self._context.open.get(slot, (0, 0))
+        capture = self._context.capture_of(stream)[0] if self._context.open else 0
+        native_graph = self._context.open.get(slot, (0, 0))[1] if capture else 0
         error, native = self._context.rt.cudaStreamEndCapture(stream.native)
-        if capture and self._ended(stream):
+        over = bool(capture) and self._ended(stream)
+        if over:
             self._context.captures = {
                 k: c for k, c in self._context.captures.items() if c != capture
             }
@@ -57,7 +57,7 @@ class CaptureCalls:
             graph = self._context.graphs.graph(native)
         elif native_graph and slot not in self._context.open:
             self._context.graphs.forget_native(native_graph)
-        return Outcome(self._context.error(error), graph, capture)
+        return Outcome(self._context.error(error), graph, capture if over else 0)
 
     def stream_is_capturing(self, stream: Stream) -> Outcome[CaptureStatus]:
         """The status alone."""

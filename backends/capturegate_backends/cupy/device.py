@@ -100,6 +100,7 @@ class CupyDevice:
 
     def _take_graphs(self, graphs: GraphCalls) -> None:
         self.graph_create = graphs.graph_create
+        self.graph_add_child_graph_node = graphs.graph_add_child_graph_node
         self.graph_instantiate = graphs.graph_instantiate
         self.graph_upload = graphs.graph_upload
         self.graph_launch = graphs.graph_launch

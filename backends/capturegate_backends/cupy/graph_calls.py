@@ -28,6 +28,20 @@ class GraphCalls:
         value = self._context.graphs.graph(native) if int(error) == 0 else None
         return Outcome(self._context.error(error), value)
 
+    def graph_add_child_graph_node(
+        self, graph: Graph, dependencies: Sequence[int], child: Graph
+    ) -> Outcome[int]:
+        """Embed a copy of a graph as it is now."""
+        graphs = self._context.graphs
+        nodes = [graphs.native_node(graph.id, node) for node in dependencies]
+        error, native = self._context.rt.cudaGraphAddChildGraphNode(
+            graph.native, nodes, len(nodes), child.native
+        )
+        if int(error) != 0:
+            return Outcome(self._context.error(error))
+        node = graphs.embedded(graph, native, child)
+        return Outcome(SUCCESS, node, 0, node)
+
     def graph_instantiate(self, graph: Graph) -> Outcome[GraphExec]:
         """An executable of the graph as it is now."""
         error, native = self._context.rt.cudaGraphInstantiate(graph.native, 0)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from capturegate.backend.handles import Graph, GraphExec, GraphNode
-from capturegate.status import Span
+from capturegate.status import SUCCESS, Span
 from capturegate_backends.cupy.binding import Cuda
 from capturegate_backends.cupy.kernels import Kernels
 from capturegate_backends.cupy.ledger import Baked, Content, Memory
@@ -133,41 +135,67 @@ class Graphs:
         name: str = self._cuda.runtime.cudaGraphExecUpdateResult(info.result).name
         return name
 
+    def embedded(self, graph: Graph, native: Any, child: Graph) -> int:
+        """Note the node that embeds a copy of a graph, with all that the copy baked; its id."""
+        node = self.node(graph, native)
+        contents = self._contents.get(child.id, {}).values()
+        self._contents[graph.id][node] = Baked(
+            "",
+            tuple(p for baked in contents for p in baked.reads),
+            tuple(p for baked in contents for p in baked.writes),
+            tuple(s for baked in contents for s in baked.read_spans),
+            tuple(s for baked in contents for s in baked.write_spans),
+        )
+        return node
+
     def walk(self, graph: Graph) -> tuple[str, tuple[GraphNode, ...]]:
         """Every node of a graph with its dependencies and, for kernels, its baked arguments."""
-        rt = self._cuda.runtime
-        answer = rt.cudaGraphGetNodes(graph.native)
-        if int(answer[0]) == 0 and answer[2]:
-            answer = rt.cudaGraphGetNodes(graph.native, answer[2])
-        if int(answer[0]) != 0:
-            return answer[0].name, ()
-        natives = answer[1] or ()
-        found = []
-        for native in natives:
-            error, kind = rt.cudaGraphNodeGetType(native)
-            if int(error) != 0:
-                return error.name, ()
-            found.append(self._describe(graph, native, kind))
-        return "cudaSuccess", tuple(found)
+        error, natives = self._listed(graph.native)
+        if error != SUCCESS:
+            return error, ()
+        contents = self._contents[graph.id]
+        return error, tuple(
+            self._describe(native, partial(self.node, graph), contents) for native in natives
+        )
 
-    def _describe(self, graph: Graph, native: Any, kind: Any) -> GraphNode:
+    def _listed(self, graph: Any) -> tuple[str, Sequence[Any]]:
+        """The native handles of a graph's nodes."""
         rt = self._cuda.runtime
-        ident = self.node(graph, native)
+        answer = rt.cudaGraphGetNodes(graph)
+        if int(answer[0]) == 0 and answer[2]:
+            answer = rt.cudaGraphGetNodes(graph, answer[2])
+        return answer[0].name, answer[1] or ()
+
+    def _inner(self, node: Any) -> tuple[GraphNode, ...]:
+        """The nodes of the graph that a node embeds, numbered from 1.
+
+        They are read from the device: what kernels access, nobody noted of a copy.
+        """
+        _, graph = self._cuda.runtime.cudaGraphChildGraphNodeGetGraph(node)
+        natives = self._listed(graph)[1]
+        numbers = {int(native): number for number, native in enumerate(natives, start=1)}
+        return tuple(self._describe(one, lambda d: numbers[int(d)], {}) for one in natives)
+
+    def _describe(self, native: Any, number: Callable[[Any], int], contents: Content) -> GraphNode:
+        rt = self._cuda.runtime
+        _, kind = rt.cudaGraphNodeGetType(native)
+        ident = number(native)
         answer = rt.cudaGraphNodeGetDependencies(native)
         count = answer[-1]
         before = rt.cudaGraphNodeGetDependencies(native, count)[1] if count else ()
         name = kind.name.removeprefix("cudaGraphNodeType")
-        baked = self._contents[graph.id].get(ident, Baked())
+        baked = contents.get(ident, Baked())
         if name == "Kernel":
             baked = self._check_arguments(native, baked)
         return GraphNode(
             ident,
             _KINDS.get(name, name.lower()),
             baked.name,
-            tuple(sorted(self.node(graph, d) for d in before)),
+            tuple(sorted(number(d) for d in before)),
             baked.read_spans,
             baked.write_spans,
             native,
+            self._inner(native) if name == "Graph" else (),
         )
 
     def _check_arguments(self, native: Any, baked: Baked) -> Baked:

@@ -31,7 +31,8 @@ class StreamCalls:
         return Outcome(SUCCESS, Stream(self._next_stream(), kind, native))
 
     def stream_destroy(self, stream: Stream) -> Outcome[None]:
-        """Destroy a stream."""
+        """Destroy a stream; a capture that began on it is gone with it."""
+        self._context.open.pop(self._context.slot(stream), None)
         return self._context.plain(self._context.rt.cudaStreamDestroy(stream.native))
 
     def stream_synchronize(self, stream: Stream) -> Outcome[None]:

@@ -25,7 +25,6 @@ class FakeDevice:
     def __init__(self, seed: int = 0, driver: str = "580") -> None:
         self._context = context = Context(seed, driver)
         self._driver = driver
-        graphs_by_id: dict[int, GraphState] = {}
         memory = MemoryCalls(context)
         self.malloc = memory.malloc
         self.free = memory.free
@@ -73,6 +72,10 @@ class FakeDevice:
         self.get_last_error = streams.get_last_error
         self.peek_at_last_error = streams.peek_at_last_error
 
+        self._take_graphs(context, seed)
+
+    def _take_graphs(self, context: Context, seed: int) -> None:
+        graphs_by_id: dict[int, GraphState] = {}
         captures = CaptureCalls(context, graphs_by_id)
         self.stream_begin_capture = captures.stream_begin_capture
         self.stream_begin_capture_to_graph = captures.stream_begin_capture_to_graph
@@ -83,6 +86,7 @@ class FakeDevice:
 
         graphs = GraphCalls(context, graphs_by_id, seed)
         self.graph_create = graphs.graph_create
+        self.graph_add_child_graph_node = graphs.graph_add_child_graph_node
         self.graph_instantiate = graphs.graph_instantiate
         self.graph_upload = graphs.graph_upload
         self.graph_launch = graphs.graph_launch

@@ -142,6 +142,24 @@ class GraphCalls:
         return self.context.answer("graph_create", graph)
 
     @runtime_call
+    def graph_add_child_graph_node(
+        self, graph: Graph, dependencies: Sequence[int], child: Graph
+    ) -> Outcome[int]:
+        """Embed a copy of a graph as it is now."""
+        context = self.context
+        state, source = self._graph(graph), self._graph(child)
+        if state is None or source is None or not state.nodes.keys() >= {*dependencies}:
+            return context.fail("graph_add_child_graph_node", INVALID_VALUE)
+        error = context.machine.judge("graph_add_child_graph_node", context.thread, child=source)
+        if error != SUCCESS:
+            return context.fail("graph_add_child_graph_node", error)
+        embedded = Program(tuple(source.nodes.values()), self._draws)
+        node = context.machine.add(
+            "graph_add_child_graph_node", state, embedded, tuple(dependencies), context.memory
+        )
+        return Outcome(SUCCESS, node.id, 0, node.id) if node else Outcome(SUCCESS)
+
+    @runtime_call
     def graph_instantiate(self, graph: Graph) -> Outcome[GraphExec]:
         """An executable of the graph as it is now; one at a time where it owns memory."""
         context = self.context

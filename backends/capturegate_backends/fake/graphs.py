@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from capturegate_backends.fake.operations import World
     from capturegate_backends.fake.scheduler import Work
+    from capturegate_backends.fake.state import EventState
 
 _HOST = (Space.PINNED, Space.PAGEABLE)
 UPDATED = "cudaGraphExecUpdateSuccess"
@@ -46,7 +47,13 @@ class Node:
             dependencies=self.dependencies,
             reads=self.reads,
             writes=self.writes,
+            inner=tuple(node.shown for node in self.inner),
         )
+
+    @property
+    def inner(self) -> tuple[Node, ...]:
+        """The nodes of the graph that this one embeds."""
+        return self.operation.nodes if isinstance(self.operation, Program) else ()
 
 
 @dataclass(slots=True, eq=False)
@@ -90,14 +97,20 @@ class Program:
     """What an executable does: operations in order, baked, nothing of the engine.
 
     It is an operation itself: a launch puts it into a stream. It never changes; an update of the
-    executable makes another one, and launches that were made keep theirs.
+    executable makes another one, and launches that were made keep theirs. A child graph is one too:
+    the node's operation is the program that the child was when it was added.
+
+    Attributes:
+        nodes: what it consists of.
+        records: events that a launch records.
+        waits: events that a launch waits for.
     """
 
     def __init__(self, nodes: tuple[Node, ...], draws: random.Random) -> None:
         self.kind = "graph"
         self.name = ""
         self._draws = draws
-        self._nodes = nodes
+        self.nodes = nodes
         operations = [node.operation for node in nodes]
         self.reads: tuple[Region, ...] = tuple(r for op in operations for r in op.reads)
         self.writes: tuple[Region, ...] = tuple(r for op in operations for r in op.writes)
@@ -108,8 +121,15 @@ class Program:
             op.address for op in operations if isinstance(op, Release) and op.address not in made
         ]
         marks = [op for op in operations if isinstance(op, EventMark)]
-        self.records = [mark.event for mark in marks if mark.kind == "event_record"]
-        self.waits = [mark.event for mark in marks if mark.kind == "wait_event"]
+        children = [op for op in operations if isinstance(op, Program)]
+        self.records: list[EventState] = [
+            *(mark.event for mark in marks if mark.kind == "event_record"),
+            *(event for child in children for event in child.records),
+        ]
+        self.waits: list[EventState] = [
+            *(mark.event for mark in marks if mark.kind == "wait_event"),
+            *(event for child in children for event in child.waits),
+        ]
         self._line = all(node.dependencies == (before.id,) for before, node in pairwise(nodes))
         self._spans_version = -1
         self._spans: tuple[tuple[Span, ...], tuple[Span, ...]] = ((), ())
@@ -123,40 +143,31 @@ class Program:
 
     def run(self, world: World) -> None:
         """Execute exactly what was baked, in a legal order."""
-        for node in self._nodes if self._line else self._drawn_order():
+        for node in self.nodes if self._line else self._drawn_order():
             node.operation.run(world)
 
     def has_kernel(self, node_id: int) -> bool:
         """Whether this is one of its kernel nodes."""
-        return any(n.id == node_id and isinstance(n.operation, KernelCall) for n in self._nodes)
+        return any(n.id == node_id and isinstance(n.operation, KernelCall) for n in self.nodes)
 
     def with_kernel(self, node_id: int, call: KernelCall) -> Program:
         """The same with another call baked into one kernel node."""
-        nodes = tuple(replace(n, operation=call) if n.id == node_id else n for n in self._nodes)
+        nodes = tuple(replace(n, operation=call) if n.id == node_id else n for n in self.nodes)
         return Program(nodes, self._draws)
 
     def updated(self, graph: GraphState) -> Program:
         """The same with the parameters of a graph that `compare` accepts."""
-        pairs = zip(self._nodes, graph.nodes.values(), strict=True)
+        pairs = zip(self.nodes, graph.nodes.values(), strict=True)
         nodes = tuple(replace(mine, operation=theirs.operation) for mine, theirs in pairs)
         return Program(nodes, self._draws)
 
     def compare(self, graph: GraphState) -> str:
         """Whether an update from this graph is possible; CUDA's name of the result."""
-        other = tuple(graph.nodes.values())
-        if len(other) != len(self._nodes) or _shape(other) != _shape(self._nodes):
-            return TOPOLOGY_CHANGED
-        # The driver names what is wrong with the last of several pairs.
-        for mine, theirs in reversed(list(zip(self._nodes, other, strict=True))):
-            if mine.kind != theirs.kind:
-                return NODE_TYPE_CHANGED
-            if _route(mine.operation) != _route(theirs.operation):
-                return PARAMETERS_CHANGED
-        return UPDATED
+        return _compare(self.nodes, tuple(graph.nodes.values()))
 
     def _drawn_order(self) -> Iterable[Node]:
-        left = {node.id: set(node.dependencies) for node in self._nodes}
-        waiting = list(self._nodes)
+        left = {node.id: set(node.dependencies) for node in self.nodes}
+        waiting = list(self.nodes)
         while waiting:
             node = self._draws.choice([n for n in waiting if not left[n.id] & left.keys()])
             waiting.remove(node)
@@ -172,6 +183,22 @@ class ExecState:
     graph: GraphState
     program: Program
     last_launch: Work | None = None
+
+
+def _compare(former: tuple[Node, ...], latter: tuple[Node, ...]) -> str:
+    """CUDA's name of what comes of an update of nodes from others, also inside child graphs."""
+    if len(latter) != len(former) or _shape(latter) != _shape(former):
+        return TOPOLOGY_CHANGED
+    # The driver names what is wrong with the last of several pairs.
+    for mine, theirs in reversed(list(zip(former, latter, strict=True))):
+        if mine.kind != theirs.kind:
+            return NODE_TYPE_CHANGED
+        if _route(mine.operation) != _route(theirs.operation):
+            return PARAMETERS_CHANGED
+        found = _compare(mine.inner, theirs.inner)
+        if found != UPDATED:
+            return found
+    return UPDATED
 
 
 def _shape(nodes: tuple[Node, ...]) -> list[tuple[int, ...]]:

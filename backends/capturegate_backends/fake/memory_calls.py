@@ -43,9 +43,7 @@ class MemoryCalls:
 
     @runtime_call
     def malloc_managed(self, nbytes: int) -> Outcome[Pointer]:
-        """Managed memory; asking for none is an error here, as CUDA has it."""
-        if nbytes == 0:
-            return self.context.fail("malloc_managed", INVALID_VALUE)
+        """Managed memory; none, and no error, for zero bytes."""
         return self._allocate("malloc_managed", nbytes, Space.MANAGED)
 
     @runtime_call

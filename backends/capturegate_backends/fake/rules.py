@@ -2,9 +2,10 @@
 
 A rule says: when one of `calls` is made in the situation `when`, the call returns `error` and has
 `effect` on the captures that the situation concerns. The first rule that fits a call answers it;
-a call that no rule fits goes ahead. What goes ahead on a stream of a capture is recorded as the
-node kind that `RECORDS` gives. `capturegate_backends.fake.situations` decides what a situation
-is; nothing else in this backend knows a rule.
+a call that no rule fits, or that one answers with success, goes ahead. What goes ahead on a stream
+of a capture is recorded as the node kind that `RECORDS` gives.
+`capturegate_backends.fake.situations` decides what a situation is; nothing else in this backend
+knows a rule.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ class When(enum.Enum):
     NOT_ORIGIN = "the capture did not begin on this stream"
     WRONG_THREAD = "another thread began the capture, and not in relaxed mode"
     UNJOINED = "a forked stream's last work does not lead back to the origin"
+    ORIGIN = "the capture began on this stream"
+    CHILD_OWNS_MEMORY = "the graph to embed has memory nodes"
 
 
 class Effect(enum.Enum):
@@ -97,6 +100,8 @@ _IMPLICIT = "cudaErrorStreamCaptureImplicit"
 _CAPTURED = "cudaErrorCapturedEvent"
 _THREAD = "cudaErrorStreamCaptureWrongThread"
 _STATE = "cudaErrorIllegalState"
+_NOT_SUPPORTED = "cudaErrorNotSupported"
+_SUCCESS = "cudaSuccess"
 _VALUE = "cudaErrorInvalidValue"
 
 _UNSAFE = (
@@ -159,6 +164,8 @@ _BATCH = ("memcpy_batch_async",)
 _WAIT = ("stream_wait_event",)
 _OF_EVENT = (*_ASKING_EVENT, *_WAIT, "stream_wait_event_external")
 _END = ("stream_end_capture",)
+_DESTROY = ("stream_destroy",)
+_EMBEDDING = ("graph_add_child_graph_node",)
 _RECORDABLE = (*_WORK, *_ORDERED_MEMORY, *_BATCH)
 _ON_STREAM = (*_WORK, *_ORDERED_MEMORY, *_WAITING, *_REPLAYING)
 
@@ -203,6 +210,10 @@ _RULES_580 = (
     _rule(_END, When.STREAM_INVALIDATED, _INVALIDATED, _ENDS, _TABLE),
     _rule(_END, When.UNJOINED, _UNJOINED, _ENDS, _RECORDED),
     _rule(_END, When.WRONG_THREAD, _THREAD, _ENDS, _RECORDED),
+    # To destroy the stream on which a capture began succeeds, and the capture is gone.
+    _rule(_DESTROY, When.ORIGIN, _SUCCESS, _ENDS, _RECORDED),
+    # A graph in a graph.
+    _rule(_EMBEDDING, When.CHILD_OWNS_MEMORY, _NOT_SUPPORTED, _NOTHING, _RECORDED),
 )
 
 _GLOBAL, _LOCAL = CaptureMode.GLOBAL, CaptureMode.THREAD_LOCAL
@@ -225,6 +236,7 @@ _RECORDS_580 = {
     "free_async": "mem_free",
     "event_record_external": "event_record",
     "stream_wait_event_external": "wait_event",
+    "graph_add_child_graph_node": "graph",
 }
 
 _SILENT_580 = frozenset(

@@ -20,13 +20,17 @@ Captures = Iterable[Capture]
 
 @dataclass(slots=True, kw_only=True)
 class Ask:
-    """One call as the rules see it; `foreign` says that its memory is not the capture's."""
+    """One call as the rules see it.
+
+    `foreign` says that its memory is not the capture's; `child` is the graph that it embeds.
+    """
 
     machine: CaptureMachine
     thread: ThreadState
     stream: StreamState | None
     event: EventState | None
     foreign: bool
+    child: GraphState | None
 
     @property
     def capture(self) -> Capture | None:
@@ -60,6 +64,7 @@ class CaptureMachine:
         event: EventState | None = None,
         *,
         foreign: bool = False,
+        child: GraphState | None = None,
     ) -> str:
         """CUDA's error name for this call, cudaSuccess when it may go ahead.
 
@@ -68,7 +73,14 @@ class CaptureMachine:
         rules = (self._rules if self.open else self._calm).get(call)
         if not rules:
             return SUCCESS
-        ask = Ask(machine=self, thread=thread, stream=stream, event=event, foreign=foreign)
+        ask = Ask(
+            machine=self,
+            thread=thread,
+            stream=stream,
+            event=event,
+            foreign=foreign,
+            child=child,
+        )
         for rule in rules:
             concerned = _SITUATIONS[rule.when](ask)
             if concerned is not None:
@@ -102,19 +114,32 @@ class CaptureMachine:
         self, call: str, capture: Capture, stream: StreamState, operation: Operation, memory: Memory
     ) -> Node | None:
         """Add the node that a call on a stream of a capture leaves, if it leaves one."""
+        node = self.add(call, capture.graph, operation, capture.tails[stream], memory)
+        if node is not None:
+            capture.tails[stream] = (node.id,)
+        return node
+
+    def add(
+        self,
+        call: str,
+        graph: GraphState,
+        operation: Operation,
+        after: tuple[int, ...],
+        memory: Memory,
+    ) -> Node | None:
+        """Add the node that a call leaves in a graph, if it leaves one."""
         if call not in self._records:
             return None
         node = Node(
             id=self._next_node,
             kind=self._records[call],
             operation=operation,
-            dependencies=capture.tails[stream],
+            dependencies=after,
             reads=memory.baked_spans(operation.reads),
             writes=memory.baked_spans(operation.writes),
         )
         self._next_node += 1
-        capture.graph.nodes[node.id] = node
-        capture.tails[stream] = (node.id,)
+        graph.nodes[node.id] = node
         return node
 
     def restricting(self, thread: ThreadState) -> list[Capture]:
@@ -210,6 +235,10 @@ def _not_origin(ask: Ask) -> Captures | None:
     return (ask.capture,) if ask.capture and ask.capture.origin is not ask.stream else None
 
 
+def _origin(ask: Ask) -> Captures | None:
+    return (ask.capture,) if ask.capture and ask.capture.origin is ask.stream else None
+
+
 def _wrong_thread(ask: Ask) -> Captures | None:
     capture = ask.capture
     if capture is None or capture.mode is CaptureMode.RELAXED:
@@ -219,6 +248,10 @@ def _wrong_thread(ask: Ask) -> Captures | None:
 
 def _unjoined(ask: Ask) -> Captures | None:
     return (ask.capture,) if ask.capture and ask.capture.unjoined else None
+
+
+def _child_owns_memory(ask: Ask) -> Captures | None:
+    return () if ask.child and ask.child.owns_memory else None
 
 
 _SITUATIONS: dict[When, Callable[[Ask], Captures | None]] = {
@@ -239,9 +272,17 @@ _SITUATIONS: dict[When, Callable[[Ask], Captures | None]] = {
     When.NOT_ORIGIN: _not_origin,
     When.WRONG_THREAD: _wrong_thread,
     When.UNJOINED: _unjoined,
+    When.ORIGIN: _origin,
+    When.CHILD_OWNS_MEMORY: _child_owns_memory,
 }
 
 _WITHOUT_CAPTURES = frozenset(
-    {When.NOT_CAPTURING, When.TARGET_LEGACY, When.EVENT_CAPTURED, When.EVENT_ENDED}
+    {
+        When.NOT_CAPTURING,
+        When.TARGET_LEGACY,
+        When.EVENT_CAPTURED,
+        When.EVENT_ENDED,
+        When.CHILD_OWNS_MEMORY,
+    }
 )
 """Situations that can be met while nothing is captured."""

@@ -20,10 +20,11 @@ class ThreadState:
 
 @dataclass(slots=True, eq=False)
 class StreamState:
-    """One stream; `capture` is the capture that it belongs to."""
+    """One stream; `capture` is the capture that it belongs to, `destroyed` says that it is gone."""
 
     handle: Stream
     capture: Capture | None = None
+    destroyed: bool = False
     queue: Queue = field(init=False)
 
     def __post_init__(self) -> None:
@@ -69,8 +70,8 @@ class Capture:
 
     @property
     def blocking(self) -> bool:
-        """Whether a blocking stream belongs to it."""
-        return any(stream.blocking for stream in self.tails)
+        """Whether a blocking stream that still exists belongs to it."""
+        return any(stream.blocking and not stream.destroyed for stream in self.tails)
 
     def join(self, stream: StreamState, nodes: tuple[int, ...]) -> None:
         """Let what comes on `stream` depend on `nodes` too; a new stream enters the capture."""

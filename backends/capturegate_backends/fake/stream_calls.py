@@ -47,14 +47,21 @@ class StreamCalls:
 
     @runtime_call
     def stream_destroy(self, stream: Stream) -> Outcome[None]:
-        """The handle goes; work that stands in the stream is still done."""
+        """The handle goes; work that stands in the stream is still done.
+
+        A capture that began on the stream is gone with it.
+        """
         context = self.context
         state = context.streams.get(stream.id)
         if state is None or state.handle is not stream or state.legacy:
             return context.fail("stream_destroy", INVALID_HANDLE)
+        capture = state.capture
         refused = self._judged("stream_destroy", state)
         if refused is not None:
             return refused
+        if capture is not None and capture.ended:
+            capture.graph.forgo_memory(context.memory)
+        state.destroyed = True
         del context.streams[stream.id]
         return Outcome(SUCCESS)
 

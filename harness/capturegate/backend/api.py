@@ -266,6 +266,12 @@ class Backend:
         """An empty graph."""
         return self.raw.graph_create().unwrap()
 
+    def graph_add_child_graph_node(
+        self, graph: Graph, dependencies: Sequence[int], child: Graph
+    ) -> int:
+        """Embed a copy of another graph as one node, after the given nodes; the node's id."""
+        return self.raw.graph_add_child_graph_node(graph, dependencies, child).unwrap()
+
     def graph_instantiate(self, graph: Graph) -> GraphExec:
         """An executable of the graph."""
         return self.raw.graph_instantiate(graph).unwrap()

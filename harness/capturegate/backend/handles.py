@@ -142,7 +142,8 @@ class GraphNode:
 
     `kind` is CUDA's node type in lower case (kernel, memcpy, memset, host, graph, empty,
     event_record, wait_event, mem_alloc, mem_free). `reads` and `writes` are spans
-    (allocation, offset in bytes, length in bytes) as they stood when the node was baked.
+    (allocation, offset in bytes, length in bytes) as they stood when the node was baked. `inner`
+    holds the nodes of the graph that a node of kind graph embeds.
     """
 
     id: int
@@ -152,3 +153,4 @@ class GraphNode:
     reads: tuple[tuple[int, int, int], ...] = ()
     writes: tuple[tuple[int, int, int], ...] = ()
     native: Any = field(default=None, compare=False, repr=False)
+    inner: tuple[GraphNode, ...] = ()

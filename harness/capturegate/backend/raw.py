@@ -296,6 +296,14 @@ class RawBackend:
         made = out.value.id if out.value else 0
         return self._call("cudaGraphCreate", out, handle=made)
 
+    def graph_add_child_graph_node(
+        self, graph: Graph, dependencies: Sequence[int], child: Graph
+    ) -> Status[int]:
+        """Answer of cudaGraphAddChildGraphNode."""
+        out = self._device.graph_add_child_graph_node(graph, dependencies, child)
+        detail = {"child": child.id}
+        return self._call("cudaGraphAddChildGraphNode", out, handle=graph.id, detail=detail)
+
     def graph_instantiate(self, graph: Graph) -> Status[GraphExec]:
         """Answer of cudaGraphInstantiate."""
         out = self._device.graph_instantiate(graph)

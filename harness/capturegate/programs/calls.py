@@ -34,6 +34,11 @@ def _begin_to_graph(d: Device, stream: Any, graph: Any, which: str, mode: str) -
     return d.stream_begin_capture_to_graph(stream, graph, dependencies, CaptureMode(mode))
 
 
+def _add_child(d: Device, graph: Any, child: Any, which: str) -> Outcome[Any]:
+    found = d.graph_get_nodes(graph).value or ()
+    return d.graph_add_child_graph_node(graph, leaves(found) if which == "leaves" else [], child)
+
+
 def _set_params(
     d: Device, b: Bench, executable: Any, graph: Any, index: int, kernel: str, block: Any, k: int
 ) -> Outcome[Any]:
@@ -99,6 +104,7 @@ MAKERS: Mapping[str, Callable[..., Outcome[Any]]] = {
     "info": lambda d, _, s: d.stream_get_capture_info(s),
     "exchange": lambda d, _, mode: d.thread_exchange_stream_capture_mode(CaptureMode(mode)),
     "graph_create": lambda d, _: d.graph_create(),
+    "add_child": lambda d, _, g, child, which: _add_child(d, g, child, which),
     "instantiate": lambda d, _, g: d.graph_instantiate(g),
     "upload": lambda d, _, x, s: d.graph_upload(x, s),
     "graph_launch": lambda d, _, x, s: d.graph_launch(x, s),
@@ -111,6 +117,9 @@ MAKERS: Mapping[str, Callable[..., Outcome[Any]]] = {
     "host_write": lambda d, _, p, v: d.host_write(p, bytes([v & 255]) * BLOCK_BYTES),
 }
 
+OVER = [0, "over"]
+"""What a refused end shows, in place of a graph, when the capture is over nevertheless."""
+
 _PLAIN = frozenset({"get_last_error", "peek_last_error", "update", "pointer_get_attributes"})
 
 
@@ -118,7 +127,7 @@ def shown_value(name: str, outcome: Outcome[Any], device: Device) -> Any:
     """What both sides have to agree on of a call's value; handles and sizes are left out."""
     value = outcome.value
     if value is None:
-        return None
+        return OVER if name == "end" and outcome.capture else None
     if name in _PLAIN:
         return value
     if name == "end":

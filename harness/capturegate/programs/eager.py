@@ -31,6 +31,9 @@ class Eager:
             self._open[line.call[2]] = []
         elif name == "end":
             self._recorded[line.call[3]] = self._open.pop(line.call[2], [])
+        elif name == "add_child":
+            parent, child = (self._recorded.get(graph, []) for graph in line.call[2:4])
+            self._recorded[line.call[2]] = [*parent, *child]
         elif name == "instantiate":
             self._recorded[line.call[3]] = self._recorded.get(line.call[2], [])
         elif name == "graph_launch":

@@ -7,113 +7,26 @@ what it is there to try.
 
 from __future__ import annotations
 
-import functools
 import random
 from typing import Any
 
 from capturegate.programs.ops import KERNELS, MODES, OPS, STREAM_KINDS
-from capturegate.programs.structures import structures
-from capturegate.programs.sweeps import ON_STREAM, RELATIONS, STREAMLESS
+from capturegate.programs.probes import ANYWHERE, CALLS_MIN, probe, standing, varied, work
 
-CALLS_MIN = 8
-_COPIES = (
-    ("d1", "p1"), ("d2", "p2"), ("d3", "h1"), ("d1", "d2"), ("d3", "d4"), ("p1", "d1"),
-    ("h2", "d2"), ("p2", "p1"), ("h1", "h2"),
-)  # fmt: skip
 _CAPTURING = ("b1", "n1", "b2", "n2", "own", "n1", "b1", "n1")
-_ANYWHERE = ("b1", "b2", "n1", "n2", "legacy", "own")
-_PROBES = (*ON_STREAM.items(), *STREAMLESS.items())
 
 
 def generate(seed: int) -> list[list[Any]]:
     """The program of a seed: eight calls or more."""
     rng = random.Random(seed)  # noqa: S311  # no secret depends on it
     roll = rng.random()
-    if roll < 0.32:
-        return _probe(rng)
-    if roll < 0.46:
-        return _varied(rng)
+    if roll < 0.22:
+        return probe(rng)
+    if roll < 0.40:
+        return varied(rng)
+    if roll < 0.57:
+        return standing(rng)
     return _Writer(rng).write()
-
-
-@functools.cache
-def _structures() -> tuple[tuple[list[list[Any]], ...], ...]:
-    """The programs about structure, in groups of one idea each."""
-    groups: dict[tuple[str, str], list[list[list[Any]]]] = {}
-    for name, program in structures():
-        parts = name.split("/")
-        groups.setdefault((parts[0], parts[-1]), []).append(program)
-    for name, program in structures():
-        parts = name.split("/")
-        if parts[0] == "last-error":
-            groups.setdefault((parts[0], parts[1]), []).append(program)
-    return tuple(tuple(programs) for programs in groups.values())
-
-
-def _varied(rng: random.Random) -> list[list[Any]]:
-    """A program about structure, with some calls more in it and maybe one less."""
-    program = [list(call) for call in rng.choice(rng.choice(_structures()))]
-    if rng.random() < 0.2 and len(program) > CALLS_MIN:
-        del program[rng.randrange(len(program))]
-    while len(program) < CALLS_MIN or rng.random() < 0.3:
-        _, (_, call) = rng.choice(_PROBES)
-        stream = rng.choice(_ANYWHERE)
-        more = [call[0], rng.choice((0, 0, 1)), *(stream if p == "?" else p for p in call[1:])]
-        if rng.random() < 0.5:
-            more = _work(rng, stream, 0)
-        program.insert(rng.randrange(len(program) + 1), more)
-    return program
-
-
-def _probe(rng: random.Random) -> list[list[Any]]:
-    """One call of the sweeps in a capture of its own, among random work."""
-    stream = rng.choice(("b1", "n1", "own", "n1"))
-    _, (setup, call) = rng.choice(_PROBES)
-    relation = rng.choice(tuple(RELATIONS))
-    thread, target = RELATIONS[relation]
-    where = stream if target == "capture" else target
-    if where == "own" and stream == "own":
-        where = "b2"
-    program: list[list[Any]] = [list(c) for c in setup]
-    program += [["begin", 0, stream, rng.choice(MODES)], _work(rng, stream, 0)]
-    other, elsewhere = rng.choice(("b2", "n2", "own", "own")), rng.choice((0, 1, 1))
-    second = rng.random() < 0.35 and not (other == stream and elsewhere == 0)
-    if second:
-        program.append(["begin", elsewhere, other, rng.choice(MODES)])
-        if rng.random() < 0.5:
-            program.append(["stream_sync", elsewhere, other])
-    if rng.random() < 0.15:
-        program.append(["stream_sync", 0, stream])
-    if relation.endswith("forked") and stream != "n2":
-        program += [["record", 0, "e1", stream, 0], ["wait", 0, "n2", "e1", 0]]
-    if rng.random() < 0.5:
-        program.append(["exchange", thread, rng.choice(MODES)])
-    program.append([call[0], thread, *(where if p == "?" else p for p in call[1:])])
-    if rng.random() < 0.4:
-        _, (_, more) = rng.choice(_PROBES)
-        program.append([more[0], thread, *(where if p == "?" else p for p in more[1:])])
-    if relation.endswith("forked"):
-        program += [["record", 0, "e5", "n2", 0], ["wait", 0, stream, "e5", 0]]
-    program += [_work(rng, stream, 0), ["end", 0, stream, "g5"], ["instantiate", 0, "g5", "x5"]]
-    if second:
-        program.append(["end", elsewhere, other, "g6"])
-    program += [["graph_launch", 0, "x5", rng.choice(_ANYWHERE)], ["get_last_error", thread]]
-    return program
-
-
-def _work(rng: random.Random, stream: str, thread: int) -> list[Any]:
-    kind = rng.random()
-    if kind < 0.45:
-        block = rng.choice(("d1", "d2", "d3"))
-        return ["launch", thread, rng.choice(KERNELS), block, rng.randrange(9), stream]
-    if kind < 0.65:
-        return ["memcpy_async", thread, *rng.choice(_COPIES), stream]
-    if kind < 0.8:
-        block = rng.choice(("d1", "d2", "d3"))
-        return ["memset_async", thread, block, rng.randrange(99), stream]
-    if kind < 0.88:
-        return ["host_func", thread, rng.randrange(8), stream]
-    return ["memcpy_batch", thread, *rng.choice(_COPIES[:6]), stream]
 
 
 class _Writer:
@@ -172,7 +85,7 @@ class _Writer:
         elif roll < 0.5:
             stream = rng.choice(list(self.members))
             thread = self.origins[self.members[stream]][0] if rng.random() < 0.8 else 0
-            self.calls.append(_work(rng, stream, thread))
+            self.calls.append(work(rng, stream, thread))
         elif roll < 0.62:
             self._fork()
         elif roll < 0.72:
@@ -260,12 +173,15 @@ class _Writer:
 
     def _graph_call(self, thread: int) -> None:
         rng = self.rng
-        stream = rng.choice(_ANYWHERE)
+        stream = rng.choice(ANYWHERE)
         if not self.execs or rng.random() < 0.3:
             name = self._new("x")
             self._add("instantiate", thread, rng.choice(self.graphs), name)
             self.execs.append(name)
             self._add("graph_launch", thread, name, stream)
+            return
+        if rng.random() < 0.15:
+            self._embed(thread)
             return
         executable, graph = rng.choice(self.execs), rng.choice(self.graphs)
         roll = rng.random()
@@ -285,12 +201,28 @@ class _Writer:
         else:
             self._add("nodes", thread, graph)
 
+    def _embed(self, thread: int) -> None:
+        rng = self.rng
+        parent = rng.choice(self.graphs)
+        if rng.random() < 0.5:
+            parent = self._new("g")
+            self._add("graph_create", thread, parent)
+        for _ in range(rng.choice((1, 1, 2))):
+            child = rng.choice(self.graphs)
+            self._add("add_child", thread, parent, child, rng.choice(("none", "leaves")))
+        if parent not in self.graphs:
+            self.graphs.append(parent)
+        name = self._new("x")
+        self._add("instantiate", thread, parent, name)
+        self.execs.append(name)
+        self._add("graph_launch", thread, name, rng.choice(ANYWHERE))
+
     def _eager(self, thread: int) -> None:
         rng = self.rng
         roll = rng.random()
-        stream = rng.choice(_ANYWHERE)
+        stream = rng.choice(ANYWHERE)
         if roll < 0.5:
-            self.calls.append(_work(rng, stream, thread))
+            self.calls.append(work(rng, stream, thread))
         elif roll < 0.65:
             self._add("record", thread, rng.choice(("e91", "e92")), stream, 0)
         elif roll < 0.75:
@@ -313,7 +245,7 @@ class _Writer:
         if kind[0] == "+":
             return self._new({"stream": "t", "pinned": "q", "exec": "x"}.get(base, base[0]))
         choices: dict[str, tuple[Any, ...]] = {
-            "stream": (*_ANYWHERE, *self.members),
+            "stream": (*ANYWHERE, *self.members),
             "block": ("d1", "d2", "d3", "p1", "h1"),
             "host": ("p1", "p2", "h1", "h2"),
             "reachable": ("d1", "d2", "d3", "p1"),

@@ -44,7 +44,8 @@ SHAPES: dict[str, Calls] = {
 }
 
 
-def _shape(name: str, graph: str) -> Calls:
+def captured_shape(name: str, graph: str) -> Calls:
+    """Capture one of the shapes into a graph of that name."""
     return [["begin", 0, "n1", "relaxed"], *SHAPES[name], ["end", 0, "n1", graph]]
 
 
@@ -52,9 +53,9 @@ def updates() -> Iterator[tuple[str, Calls]]:
     """Every shape updated from every other."""
     for one, other in product(SHAPES, SHAPES):
         calls = [
-            *_shape(one, "g1"),
+            *captured_shape(one, "g1"),
             ["instantiate", 0, "g1", "x1"],
-            *_shape(other, "g2"),
+            *captured_shape(other, "g2"),
             ["update", 0, "x1", "g2"],
             ["get_last_error", 0],
             ["graph_launch", 0, "x1", "n2"],
@@ -67,7 +68,7 @@ def parameters() -> Iterator[tuple[str, Calls]]:
     """New parameters for kernel nodes, also while a launch may be in flight."""
     for shape in ("add", "mix", "move", "memset", "chain", "fork"):
         for kernel, block, index in product(("add", "mix", "move"), ("d1", "d3"), (0, 1)):
-            head: Calls = [*_shape(shape, "g1"), ["instantiate", 0, "g1", "x1"]]
+            head: Calls = [*captured_shape(shape, "g1"), ["instantiate", 0, "g1", "x1"]]
             tail: Calls = [
                 ["set_params", 0, "x1", "g1", index, kernel, block, 6],
                 ["graph_launch", 0, "x1", "n2"],
@@ -85,7 +86,7 @@ def growing_graphs() -> Iterator[tuple[str, Calls]]:
         for stream in ("n1", "b1"):
             begin: list[object] = ["begin_to_graph", 0, stream, "g1", which, mode]
             work: list[object] = ["launch", 0, "add", "d3", 5, stream]
-            head = _shape(shape, "g1")
+            head = captured_shape(shape, "g1")
             name = f"grow/{shape}/{which}/{mode}/{stream}"
             again: Calls = [["instantiate", 0, "g1", "x1"], ["graph_launch", 0, "x1", "n2"]]
             end: list[object] = ["end", 0, stream, "g2"]
@@ -175,12 +176,12 @@ def lifetimes() -> Iterator[tuple[str, Calls]]:
         "own": [["graph_launch", 0, "x1", "own"], ["graph_launch", 1, "x1", "own"]],
         "update-after-graph-destroyed": [
             ["graph_destroy", 0, "g1"],
-            *_shape("add", "g2"),
+            *captured_shape("add", "g2"),
             ["update", 0, "x1", "g2"],
             launch,
         ],
         "set-params-foreign": [
-            *_shape("mix", "g2"),
+            *captured_shape("mix", "g2"),
             ["set_params", 0, "x1", "g2", 0, "add", "d3", 1],
             launch,
         ],
@@ -189,5 +190,5 @@ def lifetimes() -> Iterator[tuple[str, Calls]]:
     for shape, (name, tail) in product(SHAPES, tails.items()):
         if name == "event-destroyed" and shape in ("record-external", "wait-external"):
             continue  # a graph that names a destroyed event is not defined
-        head: Calls = [*_shape(shape, "g1"), ["instantiate", 0, "g1", "x1"]]
+        head: Calls = [*captured_shape(shape, "g1"), ["instantiate", 0, "g1", "x1"]]
         yield f"lifetime/{shape}/{name}", [*head, *tail]

@@ -16,7 +16,7 @@ from capturegate.programs.bench import Bench, BenchError, must
 from capturegate.programs.calls import MAKERS, shown_value
 from capturegate.programs.names import Names
 from capturegate.programs.observation import ABSENT, Observation, Seen
-from capturegate.programs.ops import OPS, Call, Program, check_program
+from capturegate.programs.ops import OPS, PAGEABLE_BLOCKS, Call, Program, check_program
 from capturegate.programs.races import Races
 from capturegate.programs.threads import Threads
 from capturegate.status import SUCCESS
@@ -107,7 +107,8 @@ class _Run:
         arguments = self._names.resolve(call, bool(before))
         if arguments is None:
             return _ABSENT
-        if self._pending and not (name in _MORE_WORK and self._pending == {stream}):
+        more = name in _MORE_WORK and self._pending == {stream} and not _reads_host_now(call)
+        if self._pending and not more:
             self._rest()
         outcome = MAKERS[name](self._device, self._bench, *arguments)
         if outcome.error == ABSENT:
@@ -194,6 +195,11 @@ class _Run:
     def _calm_thread(self) -> None:
         must(self._device.thread_exchange_stream_capture_mode(CaptureMode.GLOBAL), "exchange")
         self._device.get_last_error()
+
+
+def _reads_host_now(call: Call) -> bool:
+    """Whether a call reads pageable memory before it returns, which work in flight may write."""
+    return call[0] in ("memcpy_async", "memcpy_batch") and call[3] in PAGEABLE_BLOCKS
 
 
 def stream_of(call: Call) -> str:

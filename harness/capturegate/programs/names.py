@@ -7,12 +7,15 @@ from typing import Any
 from capturegate.backend.device import Device
 from capturegate.backend.handles import Graph, Stream
 from capturegate.programs.bench import Bench, must
-from capturegate.programs.ops import OPS, Call, Program
+from capturegate.programs.ops import OPS, PAGEABLE_BLOCKS, Call, Program
 
 _READY = ("block", "host", "reachable")
 
 _ALONE = ("graph_destroy", "begin_to_graph")
 """What must not be done to a graph that a capture adds to."""
+
+_GROWING = {"begin_to_graph": 3, "add_child": 2}
+"""What must not be done to a graph whose memory nodes an executable holds, and its place."""
 
 
 class Names:
@@ -46,31 +49,46 @@ class Names:
         """What the call's arguments stand for; None when one of them does not exist."""
         found: list[Any] = []
         for kind, value in zip(OPS[call[0]].args, call[2:], strict=True):
+            if kind == "+stream" and value in self.streams:
+                return None  # it may capture, and could not be ended without its name
             if kind[0] == "+":
                 continue
-            base = kind.lstrip("-")
-            if base == "stream":
-                thing: Any = self.streams.get(value)
-                if kind == "-stream" and (capturing or value[0] != "t"):
-                    return None  # the others stay; a capture must not lose its stream
-            elif base == "pages":
-                thing = self._bench.pages[value]
-            elif base in _READY:
-                thing = self._bench.blocks[value]
-            elif base in ("event", "memory", "pinned", "graph", "exec"):
-                thing = self._things.get(value)
-                if call[0] in _ALONE and thing in self.into.values():
-                    return None
-                if call[0] == "begin_to_graph" and self._memory_in_use(thing):
-                    return None
-                if kind == "-event" and value in self._in_nodes:
-                    return None
-            else:
-                thing = value
-            if thing is None:
+            thing = self._thing(kind.lstrip("-"), value)
+            if thing is None or self._undefined(call, kind, value, thing, capturing):
                 return None
             found.append(thing)
         return found
+
+    def _thing(self, base: str, value: Any) -> Any:
+        """What an argument stands for; None when it does not exist."""
+        if base == "stream":
+            return self.streams.get(value)
+        if base == "pages":
+            return self._bench.pages[value]
+        if base in _READY:
+            return self._bench.blocks[value]
+        if base in ("event", "memory", "pinned", "graph", "exec"):
+            return self._things.get(value)
+        return value
+
+    def _undefined(self, call: Call, kind: str, value: Any, thing: Any, capturing: bool) -> bool:
+        """Whether CUDA does not define this call on this thing."""
+        if kind == "-stream":
+            # The others stay, and so does one whose capture adds to a graph.
+            return value[0] != "t" or (capturing and bool(self.into))
+        if kind == "-event":
+            return value in self._in_nodes
+        if kind in ("graph", "-graph"):
+            captured_into = call[0] in _ALONE and thing in self.into.values()
+            grows = call[0] in _GROWING and call[_GROWING[call[0]]] == value
+            return (
+                captured_into or (grows and self._memory_in_use(thing)) or self._embeds_itself(call)
+            )
+        # Recorded, it would be a node that the device cannot run.
+        return call[0] == "memset_async" and capturing and value in PAGEABLE_BLOCKS
+
+    def _embeds_itself(self, call: Call) -> bool:
+        return call[0] == "add_child" and self._things.get(call[2]) == self._things.get(call[3])
 
     def keep(self, call: Call, value: Any) -> None:
         """Note what a successful call made and what it used up."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from capturegate.backend.handles import GraphNode
@@ -87,8 +88,9 @@ def graph_form(nodes: Iterable[GraphNode]) -> list[Any]:
 
     Nodes fall into classes by kind and by their neighbours' classes, refined until nothing
     changes; the form is `[count, [[kind, members] per class], [[from, to, edges] per pair]]`.
+    The kind of a node that embeds a graph carries that graph's form.
     """
-    listed = list(nodes)
+    listed = [replace(node, kind=_kind(node)) for node in nodes]
     after: dict[int, list[int]] = {node.id: [] for node in listed}
     for node in listed:
         for dependency in node.dependencies:
@@ -127,3 +129,9 @@ def graph_form(nodes: Iterable[GraphNode]) -> list[Any]:
         [[kinds[c], members[c]] for c in sorted(members)],
         [[a, b, n] for (a, b), n in sorted(edges.items())],
     ]
+
+
+def _kind(node: GraphNode) -> str:
+    if node.kind != "graph":
+        return node.kind
+    return f"graph {json.dumps(graph_form(node.inner), separators=(',', ':'))}"

@@ -11,9 +11,11 @@ their first letter, and what stands ready needs no declaration:
 - made by the program: `m*` memory, `q*` pinned memory, `g*` graphs, `x*` executables.
 
 A call that names something that does not exist at that time (its maker was refused, it was
-destroyed) is not made, and seen as absent. So is one that CUDA does not define and a driver may
-answer with a crash: destroying what an open capture or a recorded node still needs, or starting a
-second capture into one graph, or any into one whose memory nodes an executable holds.
+destroyed), or makes a stream of a name that is taken, is not made, and seen as absent. So is one
+that CUDA does not define and a driver may answer with a crash: destroying what a capture into a
+graph or a recorded node needs, starting a second capture into one graph, adding anything to one
+whose memory nodes an executable holds, embedding a graph in itself, or setting pageable memory in a
+capture.
 """
 
 from __future__ import annotations
@@ -93,7 +95,7 @@ OPS: Mapping[str, Op] = {
     "memcpy_async": Op("cudaMemcpyAsync", ("block", "block", "stream"), works=True),
     "memcpy_batch": Op("cudaMemcpyBatchAsync", ("block", "block", "stream"), works=True),
     "memset": Op("cudaMemset", ("block", "int"), works=True),
-    "memset_async": Op("cudaMemsetAsync", ("reachable", "int", "stream"), works=True),
+    "memset_async": Op("cudaMemsetAsync", ("block", "int", "stream"), works=True),
     "launch": Op("cudaLaunchKernel", ("kernel", "reachable", "int", "stream"), works=True),
     "host_func": Op("cudaLaunchHostFunc", ("int", "stream"), works=True),
     "module_load": Op("cuModuleLoadData"),
@@ -121,6 +123,7 @@ OPS: Mapping[str, Op] = {
     "info": Op("cudaStreamGetCaptureInfo", ("stream",)),
     "exchange": Op("cudaThreadExchangeStreamCaptureMode", ("mode",)),
     "graph_create": Op("cudaGraphCreate", ("+graph",)),
+    "add_child": Op("cudaGraphAddChildGraphNode", ("graph", "graph", "dependencies")),
     "instantiate": Op("cudaGraphInstantiate", ("graph", "+exec")),
     "upload": Op("cudaGraphUpload", ("exec", "stream"), works=True),
     "graph_launch": Op("cudaGraphLaunch", ("exec", "stream"), works=True),

@@ -13,6 +13,10 @@ Touches = dict[str, set[tuple[str, str]]]
 """Per block: which streams touch it, and how: `r`ead, `a`dd or `w`rite."""
 
 
+_RACING = "a race"
+"""Stands for a block in which something races that is not told apart any more."""
+
+
 def touched(call: Call) -> list[tuple[str, str]]:
     """The blocks that a call's work touches, and how."""
     name, arguments = call[0], call[2:]
@@ -37,6 +41,24 @@ def races(touches: Touches) -> bool:
     return False
 
 
+def _embedded(parent: Touches, child: Touches, which: str, number: int) -> Touches:
+    """What a graph touches with another one embedded in it, beside its nodes or after them."""
+    found: Touches = {}
+    if which == "leaves":
+        # One comes after the other, so that only each by itself can race.
+        for uses_by_block in (parent, child):
+            for block, uses in uses_by_block.items():
+                found.setdefault(block, set()).update((f"line {number}", way) for _, way in uses)
+        if races(parent) or races(child):
+            found[_RACING] = {("one", "w"), ("other", "w")}
+        return found
+    for block, uses in parent.items():
+        found[block] = set(uses)
+    for block, uses in child.items():
+        found.setdefault(block, set()).update((f"child {number} {s}", way) for s, way in uses)
+    return found
+
+
 class Races:
     """Follows the captured work of one program.
 
@@ -49,6 +71,7 @@ class Races:
         self._captures: dict[str, Touches] = {}
         self._graphs: dict[str, Touches] = {}
         self._executables: dict[str, Touches] = {}
+        self._children = 0
 
     def follow(self, call: Call, stream: str, before: str, after: str) -> None:
         """Take a successful call into account; `before` and `after` label the stream's capture."""
@@ -60,6 +83,12 @@ class Races:
             self._captures[after] = touches
         elif name == "end":
             self._graphs[call[3]] = self._captures.pop(before, {})
+        elif name == "add_child":
+            self._children += 1
+            parent, child = self._graphs.setdefault(call[2], {}), self._graphs.get(call[3], {})
+            grown = _embedded(parent, child, call[4], self._children)
+            parent.clear()
+            parent.update(grown)  # in place: a capture may be adding to the same graph
         elif name == "instantiate":
             self._executables[call[3]] = _copied(self._graphs.get(call[2], {}))
         elif name == "update":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
+from capturegate.programs.child_structures import child_graphs
 from capturegate.programs.graph_structures import (
     growing_graphs,
     lifetimes,
@@ -13,6 +14,8 @@ from capturegate.programs.graph_structures import (
     updates,
 )
 from capturegate.programs.ops import MODES
+from capturegate.programs.rare_structures import rare_answers
+from capturegate.programs.stream_structures import destroyed_streams
 from capturegate.programs.sweeps import Calls
 
 _RUN: Calls = [["instantiate", 0, "g5", "x5"], ["graph_launch", 0, "x5", "n2"]]
@@ -88,6 +91,9 @@ def structures() -> Iterator[tuple[str, Calls]]:
     yield from _last_errors()
     yield from _modes_of_threads()
     yield from lifetimes()
+    yield from child_graphs()
+    yield from rare_answers()
+    yield from destroyed_streams()
 
 
 def _captured_events() -> Iterator[tuple[str, Calls]]:

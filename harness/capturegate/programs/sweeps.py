@@ -58,6 +58,7 @@ STREAMLESS: dict[str, tuple[Calls, list[object]]] = {
     "get-last-error": ([], ["get_last_error"]),
     **{f"exchange-{mode}": ([], ["exchange", mode]) for mode in MODES},
     "graph-create": ([], ["graph_create", "g9"]),
+    "add-child": ([*_GRAPH, ["graph_create", 0, "g2"]], ["add_child", "g2", "g1", "none"]),
     "instantiate": (_GRAPH, ["instantiate", "g1", "x9"]),
     "update": (_EXECUTABLE, ["update", "x1", "g1"]),
     "set-params": (_EXECUTABLE, ["set_params", "x1", "g1", 0, "add", "d3", 5]),
