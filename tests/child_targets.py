@@ -1,6 +1,7 @@
 """Targets for the tests of zygote and pool, plugged in by an entry point that a test writes."""
 
 import ctypes
+import importlib
 import os
 import signal
 import subprocess
@@ -19,6 +20,10 @@ def behave(request):
 
 def _echo(request):
     return {"said": request["say"]}
+
+
+def _cached(request):
+    return {"cached": importlib.import_module(request["module"]).__spec__.cached}
 
 
 def _environment(request):

@@ -1,4 +1,5 @@
 import os
+import py_compile
 import signal
 import subprocess
 import sys
@@ -48,6 +49,29 @@ both_ways = pytest.mark.parametrize("spawn", [False, True], ids=["forked", "spaw
 def test_a_child_answers(spawn):
     answer = call("echo", say="hé", spawn=spawn)
     assert (answer.value, answer.fate, answer.error) == ({"said": "hé"}, "answered", "")
+
+
+def test_children_compile_what_they_import_once_and_beside_nobodys_sources(tmp_path, monkeypatch):
+    (tmp_path / "engine_of_today.py").write_text("VALUE = 1\n")
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    with Pool(workers=1) as pool:
+        first, second = (pool.call(task("cached", module="engine_of_today")) for _ in range(2))
+        assert first.value == second.value
+        cached = Path(first.value["cached"])
+        assert cached.is_file()
+    assert not cached.exists()
+    assert list(tmp_path.rglob("*.pyc")) == []
+
+
+def test_bytecode_that_lies_beside_the_sources_is_not_believed(tmp_path, monkeypatch):
+    source = tmp_path / "engine_of_today.py"
+    source.write_text("raise SystemExit('stale')\n")
+    py_compile.compile(str(source))
+    then = source.stat()
+    source.write_text("VALUE = 1 #34567890123456\n")
+    assert source.stat().st_size == then.st_size
+    os.utime(source, ns=(then.st_atime_ns, then.st_mtime_ns))
+    assert call("cached", module="engine_of_today").error == ""
 
 
 def test_every_task_is_answered_once_and_under_its_ticket():

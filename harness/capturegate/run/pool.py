@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import selectors
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,6 +35,7 @@ TIME_LIMIT_S_DEFAULT = 60.0
 _GRACE_S = 20.0
 _READ_BYTES = 1 << 16
 _STDERR_BYTES_MAX = 4000
+_ROOM_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +120,7 @@ class Pool:
         self._selector = selectors.DefaultSelector()
         self._tickets = 0
         self._answers: deque[tuple[int, Answer]] = deque()
+        self._compiled = tempfile.TemporaryDirectory(prefix="capturegate-")
 
     def __enter__(self) -> Self:
         return self
@@ -170,6 +174,7 @@ class Pool:
             except subprocess.TimeoutExpired:
                 _kill(zygote)
             zygote.stderr.close()
+        self._compiled.cleanup()
         self._queue.clear()
         self._tasks.clear()
 
@@ -229,7 +234,9 @@ class Pool:
         # An engine that lies in the working directory is found, after all that is installed.
         path = [str(Path(entry).resolve()) for entry in [*sys.path, "."]]
         self._zygotes[key] = zygote
-        self._post(key, {"workers": self._workers, "path": path, "preload": preload})
+        compiled = self._compiled.name
+        told = {"workers": self._workers, "path": path, "preload": preload}
+        self._post(key, told | {"compiled": compiled if _is_roomy(compiled) else ""})
         return zygote
 
     def _post(self, key: _Key, message: Mapping[str, Any]) -> None:
@@ -324,6 +331,12 @@ class Pool:
             with suppress(KeyError):
                 self._selector.unregister(fd)
             os.close(fd)
+
+
+def _is_roomy(folder: str) -> bool:
+    """Whether files can be written there in full: Python takes one that was cut off for whole."""
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
+    return unlimited and shutil.disk_usage(folder).free > _ROOM_BYTES
 
 
 def _kill(zygote: _Zygote) -> None:

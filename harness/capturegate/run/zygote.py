@@ -14,6 +14,7 @@ import gc
 import json
 import os
 import selectors
+import shutil
 import signal
 import sys
 import tempfile
@@ -69,13 +70,20 @@ def loaded_of(prefixes: list[str]) -> list[str]:
 
 
 def warm_up() -> None:
-    """Touch what is slow the first time: NumPy's loops, and the parser of the files."""
+    """Touch what is slow the first time: NumPy, the parser of the files, the servers' loop."""
+    import asyncio  # noqa: F401
+
     import numpy as np
     import yaml
 
     yaml.safe_load("a: [1, b]")
     a = np.ones((4, 4), dtype=np.float32)
     np.exp(a @ a).sum(axis=1).tobytes()
+    # These two load parts of NumPy that take longer than many a case.
+    np.random.default_rng(0)
+    np.unique(a)
+    # Forks would all draw the same numbers from the generator that has no seed of its own.
+    os.register_at_fork(after_in_child=np.random.seed)
 
 
 class Zygote:
@@ -90,6 +98,7 @@ class Zygote:
         self._waiting: deque[dict[str, Any]] = deque()
         self._workers = 0
         self._path: list[str] = []
+        self._compiled = ""
         self._wake_fds = os.pipe()
         self._pid, self._parent = os.getpid(), os.getppid()
         self._orphans = Orphans()
@@ -123,6 +132,8 @@ class Zygote:
             for worker in self._children.values():
                 _kill_group(worker.pid)
             self._orphans.end_all()
+            if self._compiled and os.getppid() != self._parent:
+                shutil.rmtree(self._compiled, ignore_errors=True)
 
     def _timeout_s(self) -> float:
         now = time.monotonic()
@@ -150,6 +161,11 @@ class Zygote:
         for name in message["preload"]:
             __import__(name)
         warm_up()
+        # Children compile an engine once for all of them, also where Python is told to write no
+        # bytecode; and none of them trusts what somebody left beside the sources.
+        if message["compiled"]:
+            self._compiled = message["compiled"]
+            sys.pycache_prefix, sys.dont_write_bytecode = self._compiled, False
         gc.freeze()
         self._send({"ready": os.getpid()})
 
