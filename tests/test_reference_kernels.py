@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from capturegate.backend import Access, Kernel
-from capturegate_reference import attention, experts, kernels
+from capturegate_reference import attention, experts, kernels, norms, routing
 
 EVERY = {
     kernel.name: kernel
-    for module in (kernels, attention, experts)
+    for module in (kernels, attention, experts, norms, routing)
     for kernel in vars(module).values()
     if isinstance(kernel, Kernel)
 }
@@ -69,6 +69,24 @@ def arguments():
         ),
         "top_k": (floats(3, 6), out(3, 2, dtype=np.int32), out(3, 2), 6, 2, 3),
         "expert_linear": (floats(3, 5), routed, floats(4, 5, 3), out(3, 2, 3), 2, 5, 3, 18),
+        "add_squares": (floats(3, 5), floats(3, 5), out(3, 1), 5, 3),
+        "norm_measured": (
+            floats(3, 5),
+            np.abs(floats(3, 1)),
+            floats(5),
+            out(3, 5),
+            *(1e-6, 5, 15),
+        ),
+        "expert_order": (routed, out(3, 2, dtype=np.int32), out(5, dtype=np.int32), 4, 6, 4),
+        # Expert 0 gets places 0 and 5, expert 1 place 3, expert 2 place 4, expert 3 the rest.
+        "grouped_linear": (
+            floats(3, 5),
+            ids(0, 5, 3, 4, 1, 2).reshape(3, 2),
+            ids(0, 2, 3, 4, 6),
+            floats(4, 5, 3),
+            out(3, 2, 3),
+            *(2, 4, 5, 3, 18),
+        ),
         "expert_combine": (
             floats(3, 2, 3),
             routed,
@@ -88,7 +106,7 @@ def run(kernel):
 
 def test_every_kernel_has_arguments_here():
     assert set(EVERY) == set(arguments())
-    assert len(EVERY) == 14
+    assert len(EVERY) == 18
 
 
 def test_attention_is_a_softmax_over_the_keys_of_the_request():
@@ -130,6 +148,30 @@ def test_experts_are_mixed_by_their_shares():
         sum(shares[r, k] * (x[r, k] @ weight[ids[r, k]]) for k in range(2)) for r in range(3)
     ]
     np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_a_measured_norm_is_the_norm_of_the_sum():
+    total, term, squares, *_ = run("add_squares")
+    weight, measured, plain = np.arange(1, 6, dtype=np.float32), total * 0, total * 0
+    EVERY["norm_measured"].body(total, squares, weight, measured, 1e-6, 5, 15)
+    EVERY["rms_norm"].body(total, weight, plain, 5, 1e-6, 3)
+    assert measured.tobytes() == plain.tobytes()
+    before, _, *_ = arguments()["add_squares"]
+    np.testing.assert_allclose(total, before + term)
+
+
+def test_places_are_sorted_by_expert_and_keep_their_order_within_one():
+    _, order, offsets, *_ = run("expert_order")
+    assert order.reshape(-1).tolist() == [0, 5, 3, 4, 1, 2]
+    assert offsets.tolist() == [0, 2, 3, 4, 6]
+
+
+def test_a_grouped_product_is_the_routed_one():
+    x, _, _, weight, grouped, *_ = run("grouped_linear")
+    routed = np.array([[0, 3], [3, 1], [2, 0]], np.int32)
+    plain = np.zeros_like(grouped)
+    EVERY["expert_linear"].body(x, routed, weight, plain, 2, 5, 3, 18)
+    assert grouped.tobytes() == plain.tobytes()
 
 
 @pytest.mark.parametrize("name", sorted(EVERY))

@@ -51,24 +51,29 @@ class SiteTable:
         own = self._own_files
         while frame is not None and frame.f_code.co_filename in own:
             frame = frame.f_back
+        caller = frame
         key: list[int] = []
-        codes = self._codes
         while frame is not None and depth_max > 0:
-            code = frame.f_code
-            ident = id(code)
-            if ident not in codes:
-                codes[ident] = (code, str(frame.f_globals.get("__name__", "")))
-            key.append(ident)
+            key.append(id(frame.f_code))
             key.append(frame.f_lasti)
             frame = frame.f_back
             depth_max -= 1
+        # Codes of a known site are held by the table, so none of these ids was taken anew.
         site = self._ids.get(found := tuple(key))
-        if site is None:
-            with self._lock:
-                site = self._ids.get(found)
-                if site is None:
-                    self._keys.append(found)
-                    site = self._ids[found] = len(self._keys) - 1
+        return self._new(found, caller) if site is None else site
+
+    def _new(self, key: tuple[int, ...], frame: FrameType | None) -> int:
+        """The id of a site that was not seen before, whose innermost frame this is."""
+        with self._lock:
+            for ident in key[::2]:
+                if frame is not None and ident not in self._codes:
+                    name = str(frame.f_globals.get("__name__", ""))
+                    self._codes[ident] = (frame.f_code, name)
+                frame = frame.f_back if frame is not None else None
+            site = self._ids.get(key)
+            if site is None:
+                self._keys.append(key)
+                site = self._ids[key] = len(self._keys) - 1
         return site
 
     def resolve(self, site: int) -> tuple[Frame, ...]:

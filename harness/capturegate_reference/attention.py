@@ -1,4 +1,4 @@
-"""Paged attention in two passes: page by page with a running softmax, then over the splits.
+"""Paged attention in two passes: a softmax over the pages of each split, then over the splits.
 
 A row's pages are shared out over a fixed number of splits, so that one long request does not wait
 for a single block of threads. What a split found is kept in scratch until the second pass.
@@ -20,7 +20,6 @@ LOWEST = np.float32(-3e38)
 """The best score before there is one; finite, since differences are taken of it."""
 
 
-@np.errstate(all="ignore")
 def _paged_attention(
     q: Floats,
     keys: Floats,
@@ -44,28 +43,23 @@ def _paged_attention(
     pages = tables.reshape(-1, columns)[requests]
     paged_keys = keys.reshape(-1, page_tokens, kv_heads, head_dim)
     paged_values = values.reshape(-1, page_tokens, kv_heads, head_dim)
+    # Pages that no row has reached yet would only add zeros.
     reached = -(-int(lengths.max()) // page_tokens)
     share = -(-columns // splits)
-    shape = (rows, kv_heads, group)
     for split in range(splits):
-        best = np.full((*shape, 1), LOWEST)
-        total = np.zeros_like(best)
-        mixed = np.zeros_like(queries)
-        # Pages that no row has reached yet would only add zeros.
-        for page in range(split * share, min(reached, (split + 1) * share)):
-            k = paged_keys[pages[:, page]].transpose(0, 2, 3, 1)
-            v = paged_values[pages[:, page]].transpose(0, 2, 1, 3)
-            known = np.arange(page_tokens) + page * page_tokens < lengths[:, None]
-            scores = np.where(known[:, None, None, :], queries @ k, np.float32(-np.inf))
-            higher = np.maximum(best, scores.max(axis=-1, keepdims=True))
-            weights = np.exp(scores - higher)
-            fade = np.exp(best - higher)
-            total = total * fade + weights.sum(axis=-1, keepdims=True)
-            mixed = mixed * fade + weights @ v
-            best = higher
-        partials[:, split] = mixed.reshape(rows, heads, head_dim)
+        first = split * share
+        # By index, not as a slice: a page beyond the table is a fault, and not no page.
+        mine = pages[:, np.arange(first, min(reached, first + share))]
+        tokens = mine.shape[1] * page_tokens
+        k = paged_keys[mine].reshape(rows, tokens, kv_heads, head_dim).transpose(0, 2, 3, 1)
+        v = paged_values[mine].reshape(rows, tokens, kv_heads, head_dim).transpose(0, 2, 1, 3)
+        known = np.arange(tokens) + first * page_tokens < lengths[:, None]
+        scores = np.where(known[:, None, None, :], queries @ k, np.float32(-np.inf))
+        best = np.maximum.reduce(scores, axis=-1, keepdims=True, initial=LOWEST)
+        weights = np.exp(scores - best)
+        partials[:, split] = (weights @ v).reshape(rows, heads, head_dim)
         stats[:, split, :, 0] = best.reshape(rows, heads)
-        stats[:, split, :, 1] = total.reshape(rows, heads)
+        stats[:, split, :, 1] = np.add.reduce(weights, axis=-1).reshape(rows, heads)
 
 
 PAGED_ATTENTION = Kernel(
@@ -126,12 +120,11 @@ extern "C" __global__ void paged_attention(const float* q, const float* keys,
 )
 
 
-@np.errstate(all="ignore")
 def _attention_combine(partials: Floats, stats: Floats, out: Floats, *_: Any) -> None:
     best, total = stats[..., 0], stats[..., 1]
-    share = np.exp(best - best.max(axis=1, keepdims=True))
-    weighed = (partials * share[..., None]).sum(axis=1)
-    out.reshape(weighed.shape)[...] = weighed / (total * share).sum(axis=1)[..., None]
+    share = np.exp(best - np.maximum.reduce(best, axis=1, keepdims=True))
+    weighed = np.add.reduce(partials * share[..., None], axis=1)
+    out.reshape(weighed.shape)[...] = weighed / np.add.reduce(total * share, axis=1)[..., None]
 
 
 ATTENTION_COMBINE = Kernel(

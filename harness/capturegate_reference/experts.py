@@ -10,13 +10,12 @@ from capturegate.backend import Kernel, Param
 from capturegate_reference.kernels import IN, OUT, Floats, Ints, count, ints
 
 
-@np.errstate(all="ignore")
 def _top_k(scores: Floats, ids: Ints, weights: Floats, *_: Any) -> None:
-    chosen = np.argsort(-scores, axis=1, kind="stable")[:, : ids.shape[1]]
-    kept = np.take_along_axis(scores, chosen, axis=1)
+    chosen = (-scores).argsort(axis=1, kind="stable")[:, : ids.shape[1]]
+    kept = scores[np.arange(len(scores))[:, None], chosen]
     shares = np.exp(kept - kept[:, :1])
     ids[...] = chosen
-    weights[...] = shares / shares.sum(axis=1, keepdims=True)
+    weights[...] = shares / np.add.reduce(shares, axis=1, keepdims=True)
 
 
 TOP_K = Kernel(
@@ -55,9 +54,8 @@ extern "C" __global__ void top_k(const float* scores, int* ids, float* weights,
 )
 
 
-@np.errstate(all="ignore")
 def _expert_linear(x: Floats, ids: Ints, weight: Floats, out: Floats, *_: Any) -> None:
-    for expert in np.unique(ids):
+    for expert in sorted(set(ids.ravel().tolist())):
         rows, places = np.nonzero(ids == expert)
         out[rows, places] = x[rows] @ weight[expert]
 
@@ -90,12 +88,11 @@ extern "C" __global__ void expert_linear(const float* x, const int* ids, const f
 )
 
 
-@np.errstate(all="ignore")
 def _expert_combine(
     x: Floats, ids: Ints, shares: Floats, weight: Floats, out: Floats, *_: Any
 ) -> None:
     out[...] = 0
-    for expert in np.unique(ids):
+    for expert in sorted(set(ids.ravel().tolist())):
         rows, places = np.nonzero(ids == expert)
         out[rows] += (x[rows, places] @ weight[expert]) * shares[rows, places, None]
 

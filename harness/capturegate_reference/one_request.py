@@ -18,8 +18,10 @@ class OneRequest:
 
     def __init__(self, backend: Backend, sizes: ModelSizes, seed: int = 0) -> None:
         self._pages = tuple(range(1, 1 + sizes.columns))
+        unseen = Backend(backend.device)
+        unseen.recorder.keeps_sites = False
         self._core = ServingCore(
-            Backend(backend.device),
+            unseen,
             sizes,
             CoreConfig(
                 decode=DecodeConfig(graphs=False),
@@ -36,10 +38,7 @@ class OneRequest:
         All of it runs in one pass: if each token is the likeliest after those before it, they
         are together what greedy decoding says step by step.
         """
-        self._core.prompt(request.tokens[:-1], self._pages)
-        if self._core.logits is None:
-            return False
-        answers = self._core.sample(self._core.logits)
+        answers = self._core.sample(self._core.read(request.tokens[:-1], self._pages))
         return answers[len(request.prompt) - 1 :] == request.generated
 
     def close(self) -> None:

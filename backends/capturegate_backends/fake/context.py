@@ -107,9 +107,9 @@ class Context:
         self, stream: StreamState, operation: Operation, waits: Iterable[Work | None] = ()
     ) -> Work:
         """Put work into a stream, ordered against the legacy stream as CUDA does."""
-        if stream.legacy:
+        if stream is self.legacy:
             waits = (*waits, *self.scheduler.blocking_tails)
-        elif stream.blocking and self.legacy.queue.works:
+        elif self.legacy.queue.works and stream.blocking:
             waits = (*waits, self.legacy.queue.tail)
         return self.scheduler.submit(stream.queue, operation, waits)
 

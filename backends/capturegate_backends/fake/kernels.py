@@ -25,6 +25,9 @@ OUTPUT_POISON = 0x7FC00BAD
 
 OUTPUT_POISON_BYTE = 0xBD
 
+_POISON_OF = {4: np.array(OUTPUT_POISON, np.uint32), 1: np.array(OUTPUT_POISON_BYTE, np.uint8)}
+"""Poison by the size in bytes of what it stands in; arrays, for they compare the fastest."""
+
 _DTYPES = {name: np.dtype(name) for name in ITEM_BYTES}
 
 THREADS_MAX = 1024
@@ -53,16 +56,26 @@ class BakedArray(NamedTuple):
 Baked = BakedArray | int | float
 
 
+class Output(NamedTuple):
+    """Where an OUT argument goes: what the body writes, the same as words, and the memory."""
+
+    param: Param
+    buffer: Any
+    words: Any
+    target: Any
+
+
 class KernelCall:
     """A kernel with its baked arguments.
 
-    The views are kept until an address comes to stand for something else.
+    What stands at the addresses is looked up once, until an address comes to stand for something
+    else.
     """
 
     __slots__ = (
+        "_given",
         "_outputs",
         "_version",
-        "_views",
         "args",
         "block",
         "grid",
@@ -80,49 +93,45 @@ class KernelCall:
         self.grid = grid
         self.block = block
         self.args = bake(kernel, args)
-        reads: list[Region] = []
-        writes: list[Region] = []
-        for arg in self.args:
-            if isinstance(arg, BakedArray):
-                region = (arg.address, arg.nbytes)
-                if arg.param.access is not Access.OUT:
-                    reads.append(region)
-                if arg.param.access is not Access.IN:
-                    writes.append(region)
-        self.reads = tuple(reads)
-        self.writes = tuple(writes)
+        arrays = [arg for arg in self.args if isinstance(arg, BakedArray)]
+        self.reads: tuple[Region, ...] = tuple(
+            [(a.address, a.nbytes) for a in arrays if a.param.access is not Access.OUT]
+        )
+        self.writes: tuple[Region, ...] = tuple(
+            [(a.address, a.nbytes) for a in arrays if a.param.access is not Access.IN]
+        )
         self._version = -1
-        self._views: list[Any] = []
-        self._outputs: list[tuple[int, BakedArray]] = []
+        self._given: list[Any] = []
+        self._outputs: list[Output] = []
 
     def run(self, world: World) -> None:
         """Run the body on what stands at the baked addresses now."""
         if self._version != world.memory.version:
             self._resolve(world)
-        given = list(self._views)
-        raws = []
-        for at, arg in self._outputs:
-            given[at], raw = _unreadable(arg)
-            raws.append(raw)
+        for output in self._outputs:
+            output.words.fill(_POISON_OF[output.words.itemsize])
         try:
-            self.kernel.body(*given)
+            world.quiet.run(self.kernel.body, *self._given)
         except (TypeError, ValueError, IndexError) as error:
             raise KernelMisuse(self.name, f"its body failed: {error}") from error
-        for (at, arg), raw in zip(self._outputs, raws, strict=True):
-            if _unwritten(raw):
-                raise KernelMisuse(self.name, f"parameter {arg.param.name} was not written whole")
-            self._views[at][...] = given[at]
+        for param, buffer, words, target in self._outputs:
+            if _unwritten(words):
+                raise KernelMisuse(self.name, f"parameter {param.name} was not written whole")
+            target[...] = buffer
 
     def _resolve(self, world: World) -> None:
         """Find what stands at the addresses."""
-        self._views = [
-            _view(arg, world) if isinstance(arg, BakedArray) else arg for arg in self.args
-        ]
-        self._outputs = [
-            (at, arg)
-            for at, arg in enumerate(self.args)
-            if isinstance(arg, BakedArray) and arg.param.access is Access.OUT
-        ]
+        self._given = []
+        self._outputs = []
+        for at, arg in enumerate(self.args):
+            given: Any = arg
+            if isinstance(arg, BakedArray):
+                given = _view(arg, world)
+                if arg.param.access is Access.OUT:
+                    buffer, words = _unreadable(at, arg, world)
+                    self._outputs.append(Output(arg.param, buffer, words, given))
+                    given = buffer
+            self._given.append(given)
         self._version = world.memory.version
 
 
@@ -138,17 +147,20 @@ def bake(kernel: Kernel, args: Sequence[Argument]) -> tuple[Baked, ...]:
         )
     baked: list[Baked] = []
     for param, arg in zip(kernel.params, args, strict=True):
-        if isinstance(arg, Array) is (param.access is Access.SCALAR):
-            wanted, given = (
-                ("a scalar", "an array")
-                if isinstance(arg, Array)
-                else (
-                    "an array",
-                    "a scalar",
+        if isinstance(arg, Array):
+            if param.access is Access.SCALAR:
+                raise KernelMisuse(kernel.name, f"parameter {param.name} is a scalar, not an array")
+            if arg.dtype != param.dtype:
+                raise KernelMisuse(
+                    kernel.name, f"parameter {param.name} is {param.dtype}, not {arg.dtype}"
                 )
-            )
-            raise KernelMisuse(kernel.name, f"parameter {param.name} is {wanted}, not {given}")
-        baked.append(_array(kernel, param, arg) if isinstance(arg, Array) else _scalar(param, arg))
+            nbytes = prod(arg.shape) * ITEM_BYTES[arg.dtype]
+            baked.append(BakedArray(param, arg.pointer.address, arg.shape, nbytes))
+        elif param.access is not Access.SCALAR:
+            raise KernelMisuse(kernel.name, f"parameter {param.name} is an array, not a scalar")
+        # A device gets a scalar that is no integer in single precision.
+        else:
+            baked.append(int(arg) if param.dtype == "int32" else float(np.float32(arg)))
     return tuple(baked)
 
 
@@ -167,48 +179,41 @@ def launchable(grid: Dim3, block: Dim3) -> bool:
     )
 
 
-def _array(kernel: Kernel, param: Param, arg: Array) -> BakedArray:
-    if arg.dtype != param.dtype:
-        raise KernelMisuse(kernel.name, f"parameter {param.name} is {param.dtype}, not {arg.dtype}")
-    nbytes = prod(arg.shape) * ITEM_BYTES[arg.dtype]
-    return BakedArray(param, arg.pointer.address, arg.shape, nbytes)
-
-
-def _scalar(param: Param, arg: int | float) -> int | float:
-    if param.dtype == "int32":
-        return int(arg)
-    # A device gets the scalar in single precision.
-    return float(np.float32(arg))
-
-
 def _view(arg: BakedArray, world: World) -> Any:
+    """The memory of an array argument; one made before serves for as long as the block lives."""
     param, address, shape, nbytes = arg
-    dtype = _DTYPES[param.dtype]
+    read_only = param.access is Access.IN
+    key = (address, shape, param.dtype, read_only)
+    view = world.memory.views.get(key)
+    if view is not None:
+        return view
     if nbytes == 0:
-        return np.empty(shape, dtype)
-    if address % dtype.itemsize:
+        return np.empty(shape, _DTYPES[param.dtype])
+    if address % ITEM_BYTES[param.dtype]:
         raise Fault(MISALIGNED_ADDRESS)
     block, start = world.block_at(address, nbytes)
-    view: Any = np.ndarray(shape, dtype, block.data, start)
-    if param.access is Access.IN:
+    view = np.ndarray(shape, _DTYPES[param.dtype], block.data, start)
+    if read_only:
         view.flags.writeable = False
+    world.memory.keep_view(block, key, view)
     return view
 
 
-def _unreadable(arg: BakedArray) -> tuple[Any, Any]:
-    """A poisoned buffer for an OUT argument, and the same as raw words or bytes."""
-    array = np.empty(arg.shape, _DTYPES[arg.param.dtype])
-    raw = array.reshape(-1)
-    if array.itemsize >= 4:
-        raw = raw.view(np.uint32)
-        raw.fill(OUTPUT_POISON)
-    else:
-        raw.fill(OUTPUT_POISON_BYTE)
-    return array, raw
+def _unreadable(at: int, arg: BakedArray, world: World) -> tuple[Any, Any]:
+    """A buffer for the OUT argument at a position, and the same as raw words or bytes.
+
+    Kernels share it, since a body sees nothing in it but poison.
+    """
+    key = (at, arg.shape, arg.param.dtype)
+    found = world.buffers.get(key)
+    if found is None:
+        array = np.empty(arg.shape, _DTYPES[arg.param.dtype])
+        raw = array.reshape(-1)
+        found = world.buffers[key] = (array, raw.view(np.uint32) if array.itemsize >= 4 else raw)
+    return found
 
 
 def _unwritten(raw: Any) -> bool:
     """Whether poison is left; of single bytes, which may look like it, whether all is left."""
-    if raw.itemsize == 4:
-        return bool((raw == OUTPUT_POISON).any())
-    return bool(raw.size and (raw == OUTPUT_POISON_BYTE).all())
+    left = int(np.count_nonzero(raw == _POISON_OF[raw.itemsize]))
+    return left > 0 if raw.itemsize == 4 else 0 < raw.size == left

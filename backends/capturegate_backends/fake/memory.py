@@ -7,6 +7,8 @@ and kind, under a new allocation id. Bytes come into being at the first touch, p
 from __future__ import annotations
 
 import bisect
+from collections.abc import Hashable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +39,8 @@ class Block:
     """One allocation: a generation of the address that it stands at.
 
     `pooled` says that it is stream-ordered, `baked` that a graph's node makes it, `leaving` that
-    a stream will free it, `registered` that pageable memory is pinned.
+    a stream will free it, `registered` that pageable memory is pinned. `views` has the keys of
+    the arrays that kernels were given of it.
     """
 
     __slots__ = (
@@ -50,6 +53,7 @@ class Block:
         "pooled",
         "registered",
         "space",
+        "views",
     )
 
     def __init__(self, ident: int, address: int, nbytes: int, space: Space) -> None:
@@ -58,6 +62,7 @@ class Block:
         self.nbytes = nbytes
         self.space = space
         self.pooled = self.baked = self.leaving = self.registered = False
+        self.views: list[Hashable] = []
         self._data: Bytes | None = None
 
     @property
@@ -93,11 +98,13 @@ class Memory:
     Attributes:
         capacity_bytes: how much device memory there is.
         version: changes whenever an address comes to stand for something else.
+        views: the arrays that kernels were given of live blocks.
     """
 
     def __init__(self) -> None:
         self.capacity_bytes = CAPACITY_BYTES
         self.version = 0
+        self.views: dict[Hashable, Any] = {}
         self._next_id = 1
         self._next_address = dict(_FIRST_ADDRESS)
         self._live: dict[int, Block] = {}
@@ -152,12 +159,19 @@ class Memory:
         del self._live[block.address]
         self._addresses.pop(bisect.bisect_left(self._addresses, block.address))
         self.version += 1
+        for view in block.views:
+            del self.views[view]
         block.scrub()
         if block.space in (Space.DEVICE, Space.MANAGED):
             self._device_bytes -= _rounded(block.nbytes)
         if not block.baked:
             key = (block.space, block.pooled, _rounded(block.nbytes))
             self._free.setdefault(key, []).append(block.address)
+
+    def keep_view(self, block: Block, key: Hashable, view: Any) -> None:
+        """Keep an array of a block's bytes for as long as the block lives."""
+        self.views[key] = view
+        block.views.append(key)
 
     def trim(self) -> None:
         """Give what the stream-ordered pool holds back; its addresses come no more."""
