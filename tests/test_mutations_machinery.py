@@ -7,54 +7,34 @@ import linecache
 import subprocess
 import sys
 import traceback
+from dataclasses import replace
 
 import pytest
 
+from capturegate.errors import InputError, Location
 from capturegate.run.plan import expand, load
 from capturegate.run.pool import Answer, Pool
 from capturegate.run.result import CaseResult, GateResult, Skip, Verdict
 from capturegate_mutations import controls
 from capturegate_mutations.batch import Outcome, Settings, budget, collect, tasks_of
-from capturegate_mutations.ground import BaselineRefused, refuse_flaky, refuse_red
-from capturegate_mutations.imports import import_graph, imported_by, importers_of
+from capturegate_mutations.ground import BaselineRefused, Ground, refuse_flaky, refuse_red
+from capturegate_mutations.plan import Plan
 from capturegate_mutations.prepare import Mutant
-from capturegate_mutations.serve import NotServedError, Served, ServingFinder, serve
+from capturegate_mutations.runner import Prepared, Runner
+from capturegate_mutations.serve import (
+    NotServedError,
+    Served,
+    ServingFinder,
+    check_served,
+    serve,
+)
 from capturegate_mutations.tree import tree_hash
 from capturegate_mutations.verdict import Proof
 from mutation_toys import write_toy
 
-# what imports what
-
-
-def test_imports_are_found_in_functions_and_in_every_form():
-    text = "import a.b\ndef f():\n    from c import d\n    from . import e\n    from ..g import h\n"
-
-    found = imported_by("p.q.r", text)
-
-    assert {"a", "a.b", "c", "c.d", "p.q", "p.q.e", "p", "p.g", "p.g.h"} == found
-
-
-def test_importers_are_found_over_any_distance_and_strangers_are_not():
-    graph = {"core": set(), "a": {"core"}, "b": {"a"}, "c": {"os"}, "d": {"c", "b"}}
-
-    assert {"core", "a", "b", "d"} == importers_of({"core"}, graph)
-
-
-def test_the_real_graph_knows_that_the_adapter_of_the_engine_reaches_its_driver():
-    names = {f"capturegate_reference.{name}" for name in ("adapters", "engine", "decode", "ladder")}
-
-    reached = importers_of({"capturegate_reference.decode"}, import_graph(names))
-
-    assert names - {"capturegate_reference.ladder"} == reached
-
-
-def test_a_package_that_is_flipped_reaches_its_modules():
-    graph = import_graph({"capturegate.errors", "capturegate.gates.base", "capturegate.gates"})
-
-    assert {"capturegate.gates", "capturegate.gates.base"} == importers_of(
-        {"capturegate.gates"}, graph
-    )
-
+PLAN = Plan(
+    name="p", about="", flips=(), expect={}, also={}, reasons={}, path="", where=Location("p")
+)
 
 # serving source
 
@@ -99,6 +79,14 @@ def test_a_module_that_is_loaded_already_is_not_said_to_be_served(served):
         serve([served])
 
 
+def test_a_module_that_another_served_one_replaced_is_not_said_to_be_served(served):
+    serve([served])
+    sys.modules["toy_served"].__file__ = "another.py"
+
+    with pytest.raises(NotServedError, match="toy_served was imported from elsewhere"):
+        check_served([served])
+
+
 def test_a_module_that_somebody_else_serves_is_not_said_to_be_ours(served, monkeypatch):
     monkeypatch.setattr(ServingFinder, "find_spec", lambda *_: None)
 
@@ -106,19 +94,31 @@ def test_a_module_that_somebody_else_serves_is_not_said_to_be_ours(served, monke
         serve([served])
 
 
-def test_a_zygote_that_holds_the_flipped_module_makes_no_mutant(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("absent", "said"),
+    [
+        (("toy_core",), "loaded before the fork: toy_core"),
+        ((), "not applied: toy_core is loaded already"),
+    ],
+    ids=["zygote", "child"],
+)
+def test_a_zygote_that_holds_the_flipped_module_makes_no_mutant(
+    tmp_path, monkeypatch, absent, said
+):
     write_toy(tmp_path, {})
     monkeypatch.syspath_prepend(str(tmp_path))
     cases = expand(load([tmp_path / "toy.scenario.yaml"]), "fake")[:1]
     mutant = controls.noop(["toy_core"], cases)
     settings = Settings(seed=0, time_limit_s=30.0, preload=("toy_core",))
 
+    tasks = tasks_of(mutant, settings, bare=False)
+    assert [("toy_core",)] == [task.absent for task in tasks]
     with Pool(workers=1) as pool:
-        answers = [pool.call(task) for task in tasks_of(mutant, settings, bare=False)]
+        answers = [pool.call(replace(task, absent=absent)) for task in tasks]
 
     outcome = collect(answers, cases)
     assert outcome.proof is Proof.INVALID
-    assert "loaded before the fork: toy_core" in outcome.reason
+    assert said in outcome.reason
 
 
 # what children answer
@@ -156,6 +156,70 @@ def test_a_case_that_the_harness_could_not_judge_is_a_crash():
     told = {"case": "a[l/r]", "result": result("a", harness_error="broken pipe").to_json()}
 
     assert Proof.CRASH is collect([value(cases=[told])], ()).proof
+
+
+def test_results_belong_to_the_case_that_they_name_in_whatever_order_they_come(cases):
+    told = [
+        {"case": case.name, "result": replace(green("toy"), lane=case.lane.name).to_json()}
+        for case in cases
+    ]
+
+    outcome = collect([value(cases=told[1:]), value(cases=told[:1])], cases)
+
+    assert [case.name for case in cases] == list(outcome.results)
+    assert ["plain", "idle"] == [result.lane for result in outcome.results.values()]
+
+
+class Backwards:
+    """A pool that answers the last task first; each answer has the task's first case alone."""
+
+    def __init__(self):
+        self._tasks = []
+
+    def submit(self, task):
+        self._tasks.append(task)
+        return len(self._tasks)
+
+    def answers(self):
+        for ticket in range(len(self._tasks), 0, -1):
+            case = self._tasks[ticket - 1].request["cases"][0]
+            name = f"toy[{case['lane']}/{case['arm']}]"
+            told = replace(green("toy", events=ticket), lane=case["lane"], arm=case["arm"])
+            yield ticket, value(cases=[{"case": name, "result": told.to_json()}])
+
+
+def runner_over(*mutants: Mutant) -> Runner:
+    prepared = [
+        Prepared(plan=replace(PLAN, name=str(number)), mutant=mutant)
+        for number, mutant in enumerate(mutants)
+    ]
+    settings = Settings(seed=0, time_limit_s=1.0)
+    return Runner(pool=Backwards(), cases=(), prepared=prepared, settings=settings, all_cases=True)
+
+
+def test_outcomes_belong_to_the_mutant_whose_children_told_them(cases):
+    runner = runner_over(Mutant(cases=tuple(cases)), Mutant(cases=tuple(cases[:1])))
+
+    outcomes = {
+        item.plan.name: [told.events for told in outcome.results.values()]
+        for item, outcome in runner.mutants({"0", "1"}, Ground(baseline={}))
+    }
+
+    assert {"0": [1, 2], "1": [3]} == outcomes
+
+
+def test_a_mutant_that_lost_a_case_on_the_way_has_crashed(cases):
+    other = replace(cases[0], arm=replace(cases[0].arm, name="other"))
+    runner = runner_over(Mutant(cases=(cases[0], other)))
+
+    [(_, outcome)] = runner.mutants({"0"}, Ground(baseline={}))
+
+    assert (Proof.CRASH, "the mutant did not run every case") == (outcome.proof, outcome.reason)
+
+
+def test_there_is_nothing_to_prove_without_a_case():
+    with pytest.raises(InputError, match="there is no case to prove anything on"):
+        runner_over().ground()
 
 
 def test_the_budget_depends_on_the_baseline_alone():
@@ -207,14 +271,23 @@ def test_a_baseline_that_crashed_is_refused(cases):
     assert "the baseline did not run: SIGSEGV" == refusal(outcome, cases)
 
 
-def test_a_baseline_that_differs_in_figures_or_calls_is_flaky():
+def test_a_baseline_that_differs_in_verdicts_figures_or_calls_is_flaky():
     baseline = {"a[l/r]": green("a", events=3)}
 
     refuse_flaky(baseline, Outcome(results={"a[l/r]": green("a", events=3)}))
-    with pytest.raises(BaselineRefused, match="differs between two runs"):
-        refuse_flaky(baseline, Outcome(results={"a[l/r]": green("a", events=4)}))
-    with pytest.raises(BaselineRefused, match="differs between two runs"):
-        refuse_flaky(baseline, Outcome(results={}))
+    judged = GateResult(gate="w", verdict=Verdict.VACUOUS)
+    counted = GateResult(gate="w", verdict=Verdict.HELD, figures={"inside": 1})
+    others = (
+        {},
+        {"a[l/r]": green("a", events=4)},
+        {"a[l/r]": result("a", gates=[judged], events=3)},
+        {"a[l/r]": result("a", gates=[counted], events=3)},
+    )
+    for other in others:
+        with pytest.raises(BaselineRefused, match="differs between two runs"):
+            refuse_flaky(baseline, Outcome(results=other))
+    with pytest.raises(BaselineRefused, match="ran once, and not again: SIGSEGV"):
+        refuse_flaky(baseline, Outcome(proof=Proof.CRASH, reason="SIGSEGV"))
 
 
 # the controls
@@ -238,6 +311,8 @@ def test_a_canary_that_survives_or_ran_nowhere_is_no_control():
     controls.check_canary(Outcome(results={"a[l/r]": broken}), baseline)
     with pytest.raises(controls.ControlError, match="left a"):
         controls.check_canary(Outcome(results=dict(baseline)), baseline)
+    with pytest.raises(controls.ControlError, match="the canary did not run: dead"):
+        controls.check_canary(Outcome(proof=Proof.CRASH, reason="dead"), baseline)
     with pytest.raises(controls.ControlError, match="no case with anything green"):
         controls.check_canary(Outcome(), baseline)
 

@@ -7,8 +7,10 @@ import json
 
 import pytest
 
+import capturegate
 import report_samples as samples
 from capturegate.errors import InputError
+from capturegate.run.plan import expand, load
 from capturegate.run.store import RESULTS
 from capturegate_mutations.evidence import Figures, Row, row_from_json
 from capturegate_mutations.report.json import as_json
@@ -18,6 +20,7 @@ from capturegate_mutations.report.summary import Sheet, closing_line, folded
 from capturegate_mutations.report.terminal import print_sheet
 from capturegate_mutations.store import ROWS, fingerprint
 from capturegate_mutations.verdict import Proof
+from mutation_toys import write_toy
 
 CASE = "toy[plain/default]"
 
@@ -254,12 +257,22 @@ def test_results_of_a_run_are_no_rows(tmp_path):
         ROWS.read(file)
 
 
-def test_a_fingerprint_changes_with_the_plan_the_tree_and_the_seed(tmp_path):
+def test_a_fingerprint_changes_with_everything_that_a_row_rests_on(tmp_path, monkeypatch):
+    write_toy(tmp_path, {})
+    cases = expand(load([tmp_path / "toy.scenario.yaml"]), "fake")
     plan = tmp_path / "p"
     plan.write_text("1")
-    marks = {fingerprint(str(plan), "tree", (), 0), fingerprint(str(plan), "other", (), 0)}
-    marks.add(fingerprint(str(plan), "tree", (), 1))
+    marks = [
+        fingerprint(str(plan), "tree", cases, 0),
+        fingerprint(str(plan), "other", cases, 0),
+        fingerprint(str(plan), "tree", cases[:1], 0),
+        fingerprint(str(plan), "tree", cases, 1),
+        fingerprint(str(plan), "tree", (), 0),
+        fingerprint(str(plan), "tree", (), 1),
+    ]
     plan.write_text("2")
-    marks.add(fingerprint(str(plan), "tree", (), 0))
+    marks.append(fingerprint(str(plan), "tree", cases, 0))
+    monkeypatch.setattr(capturegate, "__version__", "another")
+    marks.append(fingerprint(str(plan), "tree", cases, 0))
 
-    assert 4 == len(marks)
+    assert 8 == len(set(marks))

@@ -127,6 +127,8 @@ def test_unknown_counts_unless_a_listed_member_blocks_it():
 
     assert proof_of(expect, {A: seen(h="broken", e=blocked("h"))}) == "proved"
     assert proof_of(expect, {A: seen(h="broken", e=blocked("w"))}) == "extra-red"
+    red = Member(verdict="broken", blocked_by="h")
+    assert proof_of(expect, {A: seen(h="broken", e=red)}) == "extra-red"
     assert proof_of(expect, {A: seen(h="broken", e=blocked(""))}) == "extra-red"
 
 

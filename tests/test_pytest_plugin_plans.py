@@ -2,6 +2,7 @@ import pytest
 
 import plugin_samples
 from capturegate.run.pool import Pool
+from capturegate_mutations import controls
 
 pytest_plugins = ["pytester"]
 
@@ -124,3 +125,45 @@ def items_of(file):
     result = project.runpytest_subprocess("b.toy.txt")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["b.toy.txt: no line"])
+
+
+def test_a_plan_says_its_own_verdict_where_options_turn_every_run_red(project):
+    project.plan(plugin_samples.PLAN)
+    idle = plugin_samples.PLAN.replace("allocates-always", "idle").replace(
+        "new: if True", "new: if bool(self.allocates)"
+    )
+    project.plan(idle, "idle")
+    project.makeconftest("def pytest_sessionfinish(session):\n    session.exitstatus = 1\n")
+    options = ("--junit-xml", "junit.xml", "-W", "error", "--maxfail", "9")
+    result = project.runpytest(*options, "it.mutation.yaml", "idle.mutation.yaml")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["FAILED idle.mutation.yaml::idle - survived: *"])
+    junit = (project.path / "junit.xml").read_text()
+    assert (2, 1) == (junit.count("<testcase "), junit.count("<failure "))
+    assert 'errors="0" failures="1" skipped="0" tests="2"' in junit
+
+
+def test_a_plan_that_changes_files_while_it_is_proved_has_no_verdict(project):
+    writes = 'if open("toy.scenario.yaml", "a").write("#")'
+    project.plan(plugin_samples.PLAN.replace("new: if True", f"new: '{writes}'"))
+    result = project.runpytest("it.mutation.yaml")
+    result.assert_outcomes(failed=1)
+    said = "*no verdict counts: tracked files changed during the run*"
+    result.stdout.fnmatch_lines([said])
+
+
+def test_no_plan_has_a_verdict_where_a_control_failed(project, monkeypatch):
+    project.plan(plugin_samples.PLAN)
+    project.plan(plugin_samples.PLAN.replace("allocates-always", "again"), "again")
+    monkeypatch.setattr(controls, "_RAISES", "\n")
+    result = project.runpytest("it.mutation.yaml", "again.mutation.yaml")
+    result.assert_outcomes(failed=2)
+    assert 2 == sum("- no verdict counts: a mutant of toy" in line for line in result.outlines)
+
+
+def test_a_scenario_that_does_not_fit_its_engine_proves_nothing(project):
+    (project.path / "toy.scenario.yaml").write_text(ONE_ARM.replace("replay_step", "replay"))
+    project.plan(plugin_samples.PLAN)
+    result = project.runpytest("it.mutation.yaml")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*toy.scenario.yaml:*: unknown verb 'replay'*"])

@@ -40,16 +40,17 @@ _STARTS_A_PROCESS = frozenset(
 def mutant(request: dict[str, Any]) -> dict[str, Any]:
     """The target `mutant`: results of all cases of one environment, under one mutation.
 
-    The request holds `sources` to serve, `cases` to run, `predicates` (name, answer, lane),
-    `calls_max`, `tell_modules` and `probed`, a file of modules to serve with probes in them. The
-    answer has `cases`, or `import_error` or `not_served`; `carried` tells what was loaded in the
-    zygote, `modules` what is now, `hits` what the probes told.
+    The request holds `sources` to serve, `cases` to run, `predicates` (name, answer, lane,
+    scenarios), `calls_max`, `tell_modules` and `probed`, a file of modules to serve with probes in
+    them. The answer has `cases`, or `import_error` or `not_served`; `carried` tells what was loaded
+    in the zygote, `modules` what is now, `hits` what the probes told.
     """
     carried = sorted(sys.modules) if request["tell_modules"] else []
+    served = [Served(**source) for source in request["sources"]]
     probed: list[Served] = []
     hits: set[str] = set()
     try:
-        serve([Served(**source) for source in request["sources"]])
+        serve(served)
         if request["probed"]:
             probed, hits = serve_probed(Path(request["probed"]))
             mark_other_processes(hits)
@@ -62,7 +63,8 @@ def mutant(request: dict[str, Any]) -> dict[str, Any]:
     Recorder.calls_max = request["calls_max"]
     answers = [_run(case, request["predicates"]) for case in request["cases"]]
     try:
-        check_served(probed)
+        # A case may have taken a module out and imported it anew, from its file.
+        check_served(served + probed)
     except NotServedError as error:
         return {"not_served": str(error)}
     told: dict[str, Any] = {"cases": answers, "hits": sorted(hits)}
@@ -114,6 +116,7 @@ def _answering(case: Mapping[str, Any], predicates: list[dict[str, Any]]) -> Ite
         flip["predicate"]: flip["answers"]
         for flip in predicates
         if flip["lane"] in ("", case["lane"])
+        if not flip["scenarios"] or case["scenario"]["name"] in flip["scenarios"]
     }
     if not flipped:
         yield

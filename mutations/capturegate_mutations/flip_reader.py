@@ -38,7 +38,8 @@ def read_flip(node: Node) -> Flip:
     if kinds == ["scenario"]:
         return _scenario_flip(node, entries)
     problems = Problems()
-    check_keys(entries, frozenset({"predicate", "answers", "lane"}), "the flip", problems)
+    allowed = frozenset({"predicate", "answers", "lane", "scenarios"})
+    check_keys(entries, allowed, "the flip", problems)
     problems.raise_any()
     if "answers" not in entries:
         raise InputError("key 'answers' is missing", where=node.where)
@@ -46,8 +47,21 @@ def read_flip(node: Node) -> Flip:
         predicate=entries["predicate"].text("the predicate"),
         answers=entries["answers"].boolean("'answers'"),
         lane=entries["lane"].text("the lane") if "lane" in entries else "",
+        scenarios=_scenarios(entries["scenarios"]) if "scenarios" in entries else (),
         where=node.where,
     )
+
+
+def _scenarios(node: Node) -> tuple[str, ...]:
+    names = tuple(item.text("a scenario's name") for item in node.sequence("'scenarios'"))
+    if not names:
+        raise InputError(
+            "'scenarios' is empty",
+            where=node.where,
+            expected="one scenario at least",
+            hint="leave the key out for all of them",
+        )
+    return names
 
 
 def _the_one(node: Node, entries: dict[str, Node], among: tuple[str, ...], beside: str) -> str:

@@ -46,12 +46,20 @@ class ScenarioFlip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredicateFlip:
-    """A skip predicate answers something else; in every lane, or in one."""
+    """A skip predicate answers something else; in every lane, or in one.
+
+    `scenarios` are those it answers to, empty for all.
+    """
 
     predicate: str
     answers: bool
     lane: str
+    scenarios: tuple[str, ...] = ()
     where: Location
+
+    def reaches(self, scenario: str, lane: str) -> bool:
+        """Whether it is answered to the cases of a scenario in a lane."""
+        return self.lane in ("", lane) and (not self.scenarios or scenario in self.scenarios)
 
 
 Flip = CodeFlip | ScenarioFlip | PredicateFlip

@@ -31,11 +31,12 @@ _CONTEXT_LINES = 2
 class Mutant:
     """What one child needs to be a mutant.
 
-    `sources` are served modules as the child's request has them; `hunk` is the flip to show;
-    `touched` says what of the modules differs.
+    `sources` are served modules as the child's request has them, `originals` what they were
+    before; `hunk` is the flip to show; `touched` says what of the modules differs.
     """
 
     sources: tuple[Mapping[str, Any], ...] = ()
+    originals: tuple[Source, ...] = ()
     predicates: tuple[Mapping[str, Any], ...] = ()
     cases: tuple[Case, ...]
     hunk: str = ""
@@ -53,7 +54,7 @@ def prepare(plan: Plan, cases: Sequence[Case]) -> Mutant:
     Raises:
         InvalidFlip: one cannot be applied, or changes nothing.
     """
-    sources, hunks = [], []
+    sources, originals, hunks = [], [], []
     keys: frozenset[Key] = frozenset()
     by_module: dict[str, list[CodeFlip]] = defaultdict(list)
     for flip in plan.code_flips:
@@ -62,6 +63,7 @@ def prepare(plan: Plan, cases: Sequence[Case]) -> Mutant:
         source = read_source(module)
         text = flip_source(source, flips)
         sources.append(served(source, text))
+        originals.append(source)
         hunks.append(diff(source, text))
         keys |= touched(source, text)
     scenario_flips = [flip for flip in plan.flips if isinstance(flip, ScenarioFlip)]
@@ -71,6 +73,7 @@ def prepare(plan: Plan, cases: Sequence[Case]) -> Mutant:
     hunks += [told(flip) for flip in answers]
     return Mutant(
         sources=tuple(sources),
+        originals=tuple(originals),
         predicates=tuple(_predicate(flip, flipped) for flip in answers),
         cases=tuple(flipped),
         hunk="\n".join(hunks),
@@ -122,18 +125,28 @@ def told(flip: ScenarioFlip | PredicateFlip) -> str:
     """A flip that is not on code, as one line."""
     if isinstance(flip, PredicateFlip):
         lane = f" in lane {flip.lane}" if flip.lane else ""
-        return f"predicate {flip.predicate}{lane}: answers {str(flip.answers).lower()}"
+        of = f" of {', '.join(flip.scenarios)}" if flip.scenarios else ""
+        return f"predicate {flip.predicate}{lane}{of}: answers {str(flip.answers).lower()}"
     values = ", ".join(f"{name}: {value}" for name, value in flip.values.items())
     return f"scenario {flip.scenario}: {flip.action}: {flip.name or values}"
 
 
 def _predicate(flip: PredicateFlip, cases: Sequence[Case]) -> dict[str, Any]:
-    asked = any(
-        case.lane.skip_if == flip.predicate and flip.lane in ("", case.lane.name) for case in cases
-    )
-    if not asked:
+    asking = {
+        case.scenario.name
+        for case in cases
+        if case.lane.skip_if == flip.predicate and flip.reaches(case.scenario.name, case.lane.name)
+    }
+    silent = [name for name in flip.scenarios if name not in asking]
+    if silent or not asking:
         where = f" in lane '{flip.lane}'" if flip.lane else ""
+        of = f" of scenario '{silent[0]}'" if silent else ""
         raise InvalidFlip(
-            f"no case asks the predicate '{flip.predicate}'{where}", where=str(flip.where)
+            f"no case{of} asks the predicate '{flip.predicate}'{where}", where=str(flip.where)
         )
-    return {"predicate": flip.predicate, "answers": flip.answers, "lane": flip.lane}
+    return {
+        "predicate": flip.predicate,
+        "answers": flip.answers,
+        "lane": flip.lane,
+        "scenarios": list(flip.scenarios),
+    }

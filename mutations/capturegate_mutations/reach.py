@@ -32,20 +32,19 @@ def reached(plan: Plan, mutant: Mutant, hits: Hits) -> tuple[Case, ...]:
     Until a case enters something that is touched it does what the original does; a case that
     started another process may have entered anything. A flip on the
     instrument is in every case, one on a scenario in its own cases. One on a predicate is in the
-    cases of its lane, or in all.
+    cases that it is answered to.
     """
     if flips_instrument(plan):
         return mutant.cases
     scenarios = {flip.scenario for flip in plan.flips if isinstance(flip, ScenarioFlip)}
-    lanes = {flip.lane for flip in plan.flips if isinstance(flip, PredicateFlip)}
+    predicates = [flip for flip in plan.flips if isinstance(flip, PredicateFlip)]
     return tuple(
         case
         for case in mutant.cases
         if mutant.touched & hits[case.name]
         or EVERYTHING in hits[case.name]
         or case.scenario.name in scenarios
-        or case.lane.name in lanes
-        or "" in lanes
+        or any(flip.reaches(case.scenario.name, case.lane.name) for flip in predicates)
     )
 
 

@@ -25,7 +25,7 @@ from capturegate_mutations.plan import CaseKey, Plan
 from capturegate_mutations.prepare import Mutant, prepare
 from capturegate_mutations.probes import write_probed
 from capturegate_mutations.reach import Hits, flips_instrument, probes_of, reached
-from capturegate_mutations.source import InvalidFlip
+from capturegate_mutations.source import InvalidFlip, read_source
 from capturegate_mutations.tree import tree_hash
 from capturegate_mutations.verdict import Proof
 
@@ -92,11 +92,13 @@ class Runner:
             InputError: there is no case.
             BaselineRefused: the baseline is red, judged nothing, or differed.
             ControlError: a control failed.
+            TreeChanged: a flipped source is not what it was any more.
         """
         if not self.cases:
             raise InputError("there is no case to prove anything on")
         watched = self._watched()
         tree = tree_hash(watched)
+        self._refuse_changed()
         self.say("baseline")
         plain = Mutant(cases=tuple(self.cases))
         [first] = self._run(_Job(mutant=plain, bare=True, tell_modules=True, parts=2))
@@ -182,6 +184,13 @@ class Runner:
                 self.prepared[number] = replace(
                     item, mutant=None, invalid=f"{found[0]} carries the proof: it cannot be flipped"
                 )
+
+    def _refuse_changed(self) -> None:
+        """A mutant of an older text than the baseline's would be compared with another version."""
+        mutants = [item.mutant for item in self.prepared if item.mutant]
+        for source in {source for mutant in mutants for source in mutant.originals}:
+            if read_source(source.module) != source:
+                raise TreeChanged(f"{source.path} changed after it was flipped")
 
     def _watched(self) -> tuple[Path, ...]:
         paths = {Path(case.scenario.path) for case in self.cases}
