@@ -59,11 +59,14 @@ def test_importing_the_adapters_imports_neither_numpy_nor_the_engine():
                 "drain",
                 "ragged_step",
                 "refuse_next_close",
+                "refuse_next_executable",
                 "replay_step",
+                "retile",
                 "retried_step",
                 "seat_tenant",
                 "set_environment",
                 "step",
+                "steps_ahead",
                 "tap",
                 "untap",
             },
@@ -124,7 +127,7 @@ def test_the_pools_pre_grow_follows_the_profile(backend):
     for name in ("a", "b"):
         pool.get(nbytes=64, name=name)
     pool.get(nbytes=1000, name="c")
-    assert pool.profile() == {"blocks": 3, "classes": 2, "profile": "64:2 1024:1"}
+    assert pool.profile() == {"blocks": 3, "classes": 2, "class.64": 2, "class.1024": 1}
     for name in ("a", "b", "c"):
         pool.put(name=name)
     assert pool.drain() == {"freed_bytes": 1152}

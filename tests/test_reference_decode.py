@@ -170,3 +170,25 @@ def test_closing_gives_everything_back():
     freed = Counter(e.allocation for e in trace.events if e.api in ("cudaFree", "cudaFreeHost"))
     assert made == freed
     assert before < device.mem_get_info().value[0]
+
+
+def test_known_tokens_lead_on_alike_however_they_were_submitted():
+    followed = []
+    for config in ({"decode_graph": False}, {}, {"async_executor": True}):
+        run = Run(layers=1, prompt_tokens=2, **config)
+        run.adapter.steps_ahead(count=10)
+        followed.append([run.step()["first_token"] for _ in range(3)])
+        run.close()
+    assert [[170, 197, 17]] * 3 == followed
+
+
+def test_steps_ahead_are_not_waited_for():
+    run = Run()
+    run.states(3)
+    before = len(run.backend.trace().events)
+    run.adapter.steps_ahead(count=3)
+    later = [event.api for event in run.backend.trace().events[before:]]
+    assert 3 == later.count("cudaGraphLaunch")
+    assert "cudaStreamSynchronize" not in later
+    assert 3 == later.count("cudaEventSynchronize")
+    run.close()

@@ -291,6 +291,39 @@ def test_a_block_is_put_back_once_and_into_its_own_pool(backend, pool):
         pool.put(block)
 
 
+def test_pools_of_two_devices_share_no_class_and_take_no_block_of_each_other(backend, pool):
+    elsewhere = Backend(FakeDevice())
+    abroad = DevicePool(elsewhere, "abroad")
+    pool.put(pool.get(1000))
+    there = abroad.get(1000)
+    assert (there.source, pool.figures.retained_bytes) == ("driver", 1024)
+    here = pool.get(1000)
+    assert here.source == "hit"
+    with pytest.raises(PoolError, match="a block of pool 'main' was put into 'abroad'"):
+        abroad.put(here)
+    with pytest.raises(PoolError, match="a block of pool 'abroad' was put into 'main'"):
+        pool.put(there)
+    assert (pool.figures.live, abroad.figures.live) == (1, 1)
+    pool.put(here)
+    abroad.put(there)
+    assert (pool.drain(), abroad.drain()) == (1024, 1024)
+    assert [len(calls(b, "cudaFree")) for b in (backend, elsewhere)] == [1, 1]
+    elsewhere.close()
+
+
+def test_two_shapes_of_one_class_each_have_a_demand_of_their_own(pool):
+    demands = []
+    for sizes in ((1000, 1024, 1010), (1020,)):
+        pool.mark_step_boundary()
+        for block in [pool.get(nbytes) for nbytes in sizes]:
+            pool.put(block)
+        demands.append(pool.step_demand_profile())
+    assert demands == [{1024: 3}, {1024: 1}]
+    assert (pool.figures.misses, pool.figures.hits) == (3, 1)
+    pool.drain()
+    assert [pool.pre_grow_for_capture(demands[shape]) for shape in (1, 0, 1, 0)] == [1, 2, 0, 0]
+
+
 def test_scratch_of_another_backend_is_refused(pool):
     stranger = Backend(FakeDevice())
     with pytest.raises(PoolError, match="belongs to another backend"):

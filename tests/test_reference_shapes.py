@@ -7,7 +7,12 @@ from capturegate_backends.fake.device import FakeDevice
 from capturegate_reference.chunk_adapter import ChunkAdapter
 from capturegate_reference.churn import churn
 from capturegate_reference.errors import ScratchRefused
-from capturegate_reference.shape_caches import AlignTables, ReductionBuffer, ShapeKeyedScratch
+from capturegate_reference.shape_caches import (
+    AlignTables,
+    ReductionBuffer,
+    ShapeCaches,
+    ShapeKeyedScratch,
+)
 from reference_runs import Run
 
 
@@ -32,6 +37,73 @@ def test_a_shape_that_was_visited_is_served_in_a_capture_and_a_new_one_refused(b
         scratch.buffer((2, 6), 64, stream)
     asked = backend.trace().events[len(before) :]
     assert [event.api for event in asked] == ["cudaStreamIsCapturing"]
+
+
+@pytest.mark.parametrize(
+    ("name", "refusal"),
+    [
+        ("attention-scratch", "attention-scratch: there is no buffer for the shape (16, 3)"),
+        ("attention-stats", "attention-stats: there is no buffer for the shape (16, 3)"),
+        ("norm-squares", "norm-squares: there is no buffer for the shape (16, 3)"),
+        ("router-scores", "router-scores: there is no buffer for the shape (16, 3)"),
+        ("expert-order", "expert-order: there is no buffer for the shape (16, 3)"),
+        ("expert-offsets", "expert-offsets: there is no buffer for the shape (16, 3)"),
+    ],
+)
+def test_each_of_six_siblings_refuses_a_new_shape_under_its_own_name(
+    backend, stream, name, refusal
+):
+    caches = ShapeCaches(backend, name)
+    kept = caches.scratch(name, (2, 3), stream)
+    backend.stream_begin_capture(stream, CaptureMode.THREAD_LOCAL)
+    other = "norm-squares" if name != "norm-squares" else "router-scores"
+    with pytest.raises(ScratchRefused) as refused:
+        caches.scratch(name, (2, 3), stream)
+    assert str(refused.value).startswith(refusal + ", and none may be made while the stream")
+    assert refused.value.scratch == name
+    caches.retiled = ""
+    assert caches.scratch(name, (2, 3), stream) == kept
+    with pytest.raises(ScratchRefused, match=other):
+        caches.scratch(other, (2, 3), stream)
+    backend.raw.stream_end_capture(stream)
+    apis = [event.api for event in backend.trace().events]
+    assert apis.count("cudaMalloc") == 1
+    caches.close()
+    assert [e.api for e in backend.trace().events].count("cudaFree") == 1
+
+
+def test_siblings_share_no_memory_and_a_key_is_more_than_a_shape(backend, stream):
+    caches = ShapeCaches(backend)
+    arrays = [
+        caches.scratch("attention-scratch", (2, 3), stream),
+        caches.scratch("attention-stats", (2, 3), stream),
+        caches.scratch("attention-scratch", (2, 3), stream, also=(4,)),
+        caches.scratch("attention-scratch", (3, 2), stream),
+    ]
+    assert len({array.pointer.allocation for array in arrays}) == 4
+    assert caches.scratch("attention-scratch", (2, 3), stream, also=(4,)) == arrays[2]
+    caches.close()
+
+
+def test_a_pass_of_the_expert_model_asks_all_six_siblings_and_a_dense_one_three():
+    keys = {}
+    for model in ("dense", "moe"):
+        run = Run(model=model, layers=1)
+        run.step()
+        siblings = run.adapter._engine.model.caches._siblings
+        keys[model] = [name for name, sibling in siblings.items() if sibling._buffers]
+        run.close()
+    assert keys == {
+        "dense": ["attention-scratch", "attention-stats", "norm-squares"],
+        "moe": [
+            "attention-scratch",
+            "attention-stats",
+            "norm-squares",
+            "router-scores",
+            "expert-order",
+            "expert-offsets",
+        ],
+    }
 
 
 def test_an_align_table_waits_on_a_miss_and_says_nothing_on_a_hit(backend, stream):

@@ -92,8 +92,8 @@ def is_server(case):
     return case.startswith("server-")
 
 
-def test_exactly_the_three_scenarios_go_red_and_the_ring_twins_stay_green(report):
-    expected = {}
+def test_exactly_the_drained_captures_without_a_ring_go_red_and_the_ring_twins_stay_green(report):
+    expected = {"tenant-in-the-way[pooled/stays]": (CENSUS, set())}
     for scenario in ("decode-nonspec-dense", "decode-nonspec-moe", "wide-then-narrow"):
         expected[f"{scenario}[pooled/census]"] = (CENSUS, set())
         expected[f"{scenario}[pooled/refusing]"] = (REFUSING, set())

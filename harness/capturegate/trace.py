@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from capturegate.sites import DEPTH_MAX, Frame, SiteTable
 from capturegate.status import SUCCESS, Outcome, Span, Status
@@ -20,7 +20,8 @@ from capturegate.status import SUCCESS, Outcome, Span, Status
 ENGINE = "engine"
 HARNESS = "harness"
 
-BEGIN_APIS = frozenset({"cudaStreamBeginCapture", "cudaStreamBeginCaptureToGraph"})
+BEGIN_TO_GRAPH_API = "cudaStreamBeginCaptureToGraph"
+BEGIN_APIS = frozenset({"cudaStreamBeginCapture", BEGIN_TO_GRAPH_API})
 END_API = "cudaStreamEndCapture"
 ALLOCATING_APIS = frozenset(
     {"cudaMalloc", "cudaMallocAsync", "cudaMallocHost", "cudaMallocManaged", "cudaHostRegister"}
@@ -33,6 +34,16 @@ BLOCKING_APIS = frozenset(
         "cudaDeviceSynchronize",
         "cudaMemcpy",
         "cudaMemset",
+    }
+)
+WORK_APIS = frozenset(
+    {
+        "cudaLaunchKernel",
+        "cudaLaunchHostFunc",
+        "cudaMemcpyAsync",
+        "cudaMemcpyBatchAsync",
+        "cudaMemsetAsync",
+        "cudaGraphLaunch",
     }
 )
 _FULL_STACK = ALLOCATING_APIS | FREEING_APIS | BLOCKING_APIS | BEGIN_APIS | {END_API}
@@ -51,9 +62,8 @@ CAPABILITIES = frozenset(
 """What a trace may be able to show. `pool` is there when the engine tells its pool events."""
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One recorded call or note.
+class Event(NamedTuple):
+    """One recorded call or note; a named tuple, for a trace has many and makes them quickly.
 
     Attributes:
         seq: position in the trace, from 0.
@@ -109,7 +119,7 @@ class Window:
     """One capture from begin to end.
 
     `end` is the sequence number of the end call, or None when nobody ended it before the case
-    was over. `end_error` is what the end returned. `nodes` counts the graph's nodes, None when
+    was over. `end_error` is what the end returned. `nodes` counts those that it added, None when
     there is no graph.
     """
 
@@ -153,6 +163,7 @@ class Recorder:
     Attributes:
         phase: label put on events; the runner sets it at every step.
         actor: `engine`, or `harness` while the harness reads and writes memory itself.
+        keeps_sites: whether events have a call site; for a trace that nobody shows, they need none.
         calls_max: how many calls one recorder takes; the deterministic end of an endless loop.
         overran: whether any recorder of this process was asked for more.
     """
@@ -163,6 +174,7 @@ class Recorder:
     def __init__(self) -> None:
         self.phase = ""
         self.actor = ENGINE
+        self.keeps_sites = True
         self.sites = SiteTable(_OWN_FILES)
         self.refusals: list[Status[Any]] = []
         self.open_captures = 0
@@ -184,8 +196,10 @@ class Recorder:
         """Record one backend call; returns the caller's status."""
         error, value, capture, node, reads, writes = outcome
         refused = error != SUCCESS
-        full = refused or self.open_captures > 0 or api in _FULL_STACK
-        site = self.sites.take(DEPTH_MAX if full else 1)
+        site = 0
+        if self.keeps_sites:
+            full = refused or self.open_captures > 0 or api in _FULL_STACK
+            site = self.sites.take(DEPTH_MAX if full else 1)
         seq = self._next()
         if seq >= self.calls_max:
             Recorder.overran = True
@@ -215,10 +229,11 @@ class Recorder:
                 detail,
             )
         )
-        if api in BEGIN_APIS and capture and not refused:
-            self.open_captures += 1
-        elif api == END_API and capture and self.open_captures:
-            self.open_captures -= 1
+        if capture:
+            if api in BEGIN_APIS and not refused:
+                self.open_captures += 1
+            elif api == END_API and self.open_captures:
+                self.open_captures -= 1
         status: Status[Any] = Status(api, error, value, seq)
         if refused:
             self.refusals.append(status)
@@ -235,7 +250,7 @@ class Recorder:
 
     def since(self, count: int) -> list[Event]:
         """The events after the first `count`."""
-        return [Event(*fields) for fields in self._events[count:]]
+        return [_event(Event, fields) for fields in self._events[count:]]
 
     @contextmanager
     def as_harness(self) -> Iterator[None]:
@@ -248,12 +263,14 @@ class Recorder:
 
     def trace(self, capabilities: frozenset[str]) -> Trace:
         """The trace so far."""
-        events = [Event(*fields) for fields in sorted(self._events)]
+        events = [_event(Event, fields) for fields in sorted(self._events)]
         unlooked = frozenset(status.event for status in self.refusals if not status.looked_at)
         return Trace(events, capabilities, self.sites, unlooked)
 
 
 _NOTED: Outcome[Any] = Outcome(SUCCESS)
+_event = tuple.__new__
+"""Makes an event of the fields that were stored: they have the right number and order."""
 
 
 @dataclass(slots=True)
@@ -268,6 +285,7 @@ class Trace:
     sites: SiteTable
     unlooked: frozenset[int] = frozenset()
     _windows: list[Window] | None = field(default=None, init=False)
+    _phases: dict[str, list[Event]] | None = field(default=None, init=False)
 
     @property
     def windows(self) -> list[Window]:
@@ -276,13 +294,22 @@ class Trace:
             self._windows = windows_of(self.events)
         return self._windows
 
+    def spanned(self, window: Window) -> list[Event]:
+        """The events between a window's begin and end, whoever made them."""
+        return self.events[window.begin + 1 : window.end]
+
     def inside(self, window: Window) -> list[Event]:
         """The events inside a window."""
-        return [event for event in self.events if window.inside(event)]
+        return [event for event in self.spanned(window) if window.inside(event)]
 
     def phase(self, label: str) -> list[Event]:
         """The engine's events of one step."""
-        return [e for e in self.events if e.phase == label and e.actor == ENGINE]
+        if self._phases is None:
+            self._phases = {}
+            for event in self.events:
+                if event.actor == ENGINE:
+                    self._phases.setdefault(event.phase, []).append(event)
+        return self._phases.get(label, [])
 
     def stack(self, event: Event) -> tuple[Frame, ...]:
         """Where an event came from, innermost frame first."""
@@ -292,6 +319,7 @@ class Trace:
 def windows_of(events: list[Event]) -> list[Window]:
     """Pair begins with ends by capture id; a capture that nobody ended stays open."""
     ends = {e.capture: e for e in events if e.api == END_API and e.capture}
+    held: dict[int | str, int] = {}
     found = []
     for event in events:
         # A begin that opened nothing, as on a backend that cannot capture, has no capture id.
@@ -300,6 +328,10 @@ def windows_of(events: list[Event]) -> list[Window]:
         end = ends.get(event.capture)
         detail = event.detail or {}
         ending = (end.detail or {}) if end else {}
+        nodes = ending.get("nodes")
+        if end is not None and nodes is not None:
+            before = held.get(event.handle, 0) if event.api == BEGIN_TO_GRAPH_API else 0
+            held[end.handle], nodes = nodes, nodes - before
         found.append(
             Window(
                 capture=event.capture,
@@ -310,7 +342,7 @@ def windows_of(events: list[Event]) -> list[Window]:
                 begin=event.seq,
                 end=end.seq if end else None,
                 end_error=end.error if end else "",
-                nodes=ending.get("nodes"),
+                nodes=nodes,
             )
         )
     return found

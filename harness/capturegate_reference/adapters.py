@@ -7,13 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from capturegate.adapter import Facts, Output, verb
-from capturegate.backend import Backend, CaptureMode, CudaError, Pointer
-from capturegate.errors import InputError
+from capturegate.backend import Backend, CaptureMode, Pointer
 from capturegate_reference.configuration import choice
-from capturegate_reference.errors import ScratchRefused
-from capturegate_reference.instruments import ForkingDevice, InertDevice
+from capturegate_reference.instruments import FAULTS, ForkingDevice, refuse, retried
 from capturegate_reference.pool_adapter import PoolAdapter, pool_bypassed
-from capturegate_reference.tenant import Tenant
+from capturegate_reference.tenant import Tenant, VisitedDevice
 
 if TYPE_CHECKING:
     from capturegate_reference.slots import Logits
@@ -22,8 +20,7 @@ __all__ = ["DecodeAdapter", "PoolAdapter", "pool_bypassed"]
 
 _UNDER_BYPASS = {"decline": False, "attempt": True}
 _TABLES = {"fixed": False, "per_step": True}
-_RETILED = {"none": "", "attention": "attention", "align": "align", "reduction": "reduction"}
-_FAULTS = {"none": None, "inert": InertDevice, "refused_close": ForkingDevice}
+_TENANTS = {"stays": "stays", "leaves_in_step": "leaves", "takes_before_window": "takes"}
 
 
 class DecodeAdapter:
@@ -47,6 +44,7 @@ class DecodeAdapter:
         "tables": (str, "fixed"),
         "retiled": (str, "none"),
         "fault": (str, "none"),
+        "tenant": (str, "stays"),
         "requests_max": (int, 10),
         "prompt_tokens": (int, 36),
         "layers": (int, 2),
@@ -69,14 +67,20 @@ class DecodeAdapter:
     def __init__(self, backend: Backend, config: Mapping[str, Any], *, oracle: bool) -> None:
         from capturegate_reference.decode import DecodeConfig
         from capturegate_reference.engine import Engine
+        from capturegate_reference.shape_caches import RETILABLE
         from capturegate_reference.sizes import ModelSizes
         from capturegate_reference.switches import switches
 
         size_names = ModelSizes.__dataclass_fields__.keys() & config.keys()
         sizes = ModelSizes(kind=config["model"], **{name: config[name] for name in size_names})
         self._hidden_bytes = 4 * sizes.hidden
+        self._vocab = sizes.vocab
         self._row_bytes = 4 * sizes.vocab
-        fault = choice("fault", config, _FAULTS)
+        self._visits = choice("tenant", config, _TENANTS)
+        self._visited = VisitedDevice(backend.device)
+        if self._visits != "stays":
+            backend = Backend(self._visited, backend.recorder)
+        fault = choice("fault", config, FAULTS)
         self._faulty = fault(backend.device) if fault is not None else None
         if self._faulty is not None:
             backend = Backend(self._faulty, backend.recorder)
@@ -84,6 +88,7 @@ class DecodeAdapter:
         self._taps: tuple[int, ...] = ()
         self._ran_step = False
         self._environment: dict[str, str | None] = {}
+        self._retilable = RETILABLE
         self._engine = Engine(
             backend,
             sizes,
@@ -101,7 +106,7 @@ class DecodeAdapter:
             requests_max=config["requests_max"],
             prompt_tokens=config["prompt_tokens"],
             tables_follow_requests=choice("tables", config, _TABLES),
-            retiled=choice("retiled", config, _RETILED),
+            retiled=choice("retiled", config, RETILABLE),
         )
         self._tenant = Tenant(backend, self._engine.pool)
 
@@ -133,23 +138,36 @@ class DecodeAdapter:
     @verb
     def retried_step(self, requests: int = 1, tokens: int = 1, attempts: int = 2) -> Facts:
         """Run a step, and again for as long as it is refused and attempts are left."""
-        refusals: dict[str, int | str] = {"refused_by": "", "refusals": 0}
-        for left in reversed(range(attempts)):
-            try:
-                return {**refusals, **self._step([tokens] * requests)}
-            except (CudaError, ScratchRefused) as error:
-                if not left:
-                    raise
-                refusals = _refusal(error, int(refusals["refusals"]) + 1)
-        return refusals
+        return retried(lambda: self._step([tokens] * requests), attempts)
+
+    @verb
+    def steps_ahead(self, requests: int = 1, count: int = 4) -> Facts:
+        """Submit steps one after another, of tokens that are known, and wait for none."""
+        vocab = self._vocab
+        for number in range(count):
+            self._engine.follow([(11 * number + 5 * line) % vocab for line in range(requests)])
+        self._ran_step = True
+        return {"submitted": count}
+
+    @verb
+    def retile(self, cache: str) -> Facts:
+        """Have a cache by shape asked for rounded-up rows in captures; `none` for no cache."""
+        self._ran_step = False
+        self._engine.model.caches.retiled = choice("cache", {"cache": cache}, self._retilable)
+        return {"retiled": cache}
 
     @verb
     def refuse_next_close(self) -> Facts:
         """Let the end of the next capture be refused; needs `fault: refused_close`."""
         self._ran_step = False
-        if not isinstance(self._faulty, ForkingDevice):
-            raise InputError("no capture's end can be refused", expected="fault: refused_close")
-        self._faulty.armed = True
+        refuse(self._faulty, 1)
+        return {}
+
+    @verb
+    def refuse_next_executable(self) -> Facts:
+        """Let the next executable be refused; needs `fault: refused_executable`."""
+        self._ran_step = False
+        refuse(self._faulty, 1)
         return {}
 
     @verb
@@ -180,6 +198,10 @@ class DecodeAdapter:
         """Let somebody else take blocks and fill them."""
         self._ran_step = False
         self._tenant.take(nbytes, blocks)
+        if self._visits == "leaves":
+            self._visited.before_upload = self._tenant.leave
+        if self._visits == "takes":
+            self._visited.before_window = lambda: self._tenant.take(nbytes, 1)
         return {"blocks": blocks}
 
     @verb
@@ -245,13 +267,6 @@ class DecodeAdapter:
             "first_token": decoded.tokens[0][0],
             "sampled": " ".join(str(token) for gained in decoded.tokens for token in gained),
         }
-
-
-def _refusal(error: CudaError | ScratchRefused, count: int) -> dict[str, int | str]:
-    """Who refused last, and how often somebody did."""
-    if isinstance(error, CudaError):
-        return {"refused_by": error.api, "error": error.error, "refusals": count}
-    return {"refused_by": error.scratch, "error": type(error).__name__, "refusals": count}
 
 
 def _output(name: str, rows: Logits, row_bytes: int) -> Output:

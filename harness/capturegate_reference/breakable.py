@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from capturegate.backend import Backend, CaptureMode, Event, Stream, StreamKind
+from capturegate_reference.captures import CapturedGraph, abandon, destroy, instantiate
 from capturegate_reference.errors import SeamError
-from capturegate_reference.slots import CapturedGraph
 
 _open = threading.local()
 
@@ -171,15 +171,11 @@ class BreakableGraph:
             self.counts["joined"] += 1
         graph = self._backend.stream_end_capture(self._stream)
         self.counts["ends"] += 1
-        executable = self._backend.graph_instantiate(graph)
-        self._segments.append(CapturedGraph(graph=graph, executable=executable))
+        self._segments.append(instantiate(self._backend, graph))
 
     def _abandon(self) -> None:
-        """End a capture that failed, so that its streams are idle; the cause is known already."""
-        ended = self._backend.raw.stream_end_capture(self._stream)
-        if ended.ok and ended.value is not None:
-            self._backend.graph_destroy(ended.value)
-        self._backend.get_last_error()
+        """Go back to new, whatever was captured so far."""
+        abandon(self._backend, self._stream)
         self._sides += self._forks
         self._forks.clear()
         self._drop()
@@ -187,7 +183,6 @@ class BreakableGraph:
 
     def _drop(self) -> None:
         for segment in self._segments:
-            self._backend.graph_exec_destroy(segment.executable)
-            self._backend.graph_destroy(segment.graph)
+            destroy(self._backend, segment)
         self._segments.clear()
         self._breaks.clear()

@@ -14,7 +14,7 @@ from capturegate.backend import Backend, CaptureMode, Stream
 from capturegate_reference.arena import Arena
 from capturegate_reference.breakable import BreakableGraph, ContainerState, GraphMode
 from capturegate_reference.cells import InputCell
-from capturegate_reference.inputs import Batch, StepInputs, StepShape, pack
+from capturegate_reference.inputs import Batch, StepShape, laid_out, pack
 from capturegate_reference.model import Model, run_now
 from capturegate_reference.pool import DevicePool
 from capturegate_reference.scratch import scope
@@ -76,18 +76,7 @@ class ChunkDriver:
         self.logits = logits
         self.cell = InputCell(backend, "chunk")
         at = self.cell.bind(persistent, self._shape.nbytes)
-        vectors = [at.at(4 * rows * number).array((rows,), "int32") for number in range(5)]
-        tokens, positions, slots, lengths, requests = vectors
-        self._inputs = StepInputs(
-            tokens=tokens,
-            positions=positions,
-            slots=slots,
-            lengths=lengths,
-            requests=requests,
-            tables=at.at(20 * rows).array((1, columns), "int32"),
-            cos=cos,
-            sin=sin,
-        )
+        self._inputs = laid_out(at, self._shape, cos, sin)
         self.graph = BreakableGraph(
             backend, stream, mode=config.mode, capture_mode=config.capture_mode
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from capturegate.adapter import Facts, Output, verb
 from capturegate.backend import Backend, CaptureMode, Pointer, StreamKind
 from capturegate_reference.configuration import choice
+from capturegate_reference.instruments import FAULTS, ForkingDevice, refuse, retried
 from capturegate_reference.pool_adapter import pool_bypassed
 from capturegate_reference.tenant import Tenant
 
@@ -25,6 +26,7 @@ class ChunkAdapter:
         "mode": (str, "piecewise"),
         "capture_mode": (str, "thread_local"),
         "chunk_tokens": (int, 8),
+        "fault": (str, "none"),
     }
     predicates: ClassVar[Mapping[str, Callable[[], bool]]] = {
         "pool.bypassed": lambda: pool_bypassed()
@@ -38,6 +40,10 @@ class ChunkAdapter:
         from capturegate_reference.pool import DevicePool
         from capturegate_reference.sizes import ModelSizes
 
+        fault = choice("fault", config, FAULTS)
+        self._faulty = fault(backend.device) if fault is not None else None
+        if self._faulty is not None:
+            backend = Backend(self._faulty, backend.recorder)
         sizes = ModelSizes(kind=config["model"], columns=PAGES)
         self._vocab = sizes.vocab
         self._backend = backend
@@ -95,6 +101,27 @@ class ChunkAdapter:
         }
 
     @verb
+    def retried_chunk(self, attempts: int = 2) -> Facts:
+        """Run the next chunk, and again for as long as it is refused and attempts are left."""
+        return retried(self.chunk, attempts)
+
+    @verb
+    def refuse(self, number: int = 1) -> Facts:
+        """Let one of the coming calls be refused that the configured fault is about."""
+        self._last = None
+        refuse(self._faulty, number)
+        return {}
+
+    @verb
+    def retile(self, cache: str) -> Facts:
+        """Have a cache by shape asked for rounded-up rows in captures; `none` for no cache."""
+        from capturegate_reference.shape_caches import RETILABLE
+
+        self._last = None
+        self._model.caches.retiled = choice("cache", {"cache": cache}, RETILABLE)
+        return {"retiled": cache}
+
+    @verb
     def drain(self) -> Facts:
         """Give all free scratch to the driver."""
         self._last = None
@@ -148,3 +175,5 @@ class ChunkAdapter:
         self._pool.drain()
         self._persistent.drain()
         self._backend.stream_destroy(self._stream)
+        if isinstance(self._faulty, ForkingDevice):
+            self._faulty.dismiss()

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from capturegate.backend import Array, Backend, CaptureMode, CaptureStatus, Stream
+from capturegate_reference.captures import CapturedGraph, abandon, destroy, instantiate
 from capturegate_reference.inputs import (
     Batch,
     HostVectors,
@@ -19,13 +20,13 @@ from capturegate_reference.model import Model
 from capturegate_reference.pool import Block, DevicePool
 from capturegate_reference.scratch import Scratch
 from capturegate_reference.slots import (
-    CapturedGraph,
     Logits,
     Ring,
     Slot,
     State,
     StepKey,
     StepResult,
+    captured_sizes,
 )
 
 TOKEN_COUNTS_MAX = 2
@@ -55,8 +56,7 @@ class DecodeConfig:
     @property
     def captured_sizes(self) -> tuple[int, ...]:
         """The numbers of requests that steps are padded to, ascending."""
-        sizes = {1, 2, 4, *range(8, self.max_num_seqs, 8), self.max_num_seqs}
-        return tuple(sorted(size for size in sizes if size <= self.max_num_seqs))
+        return captured_sizes(self.max_num_seqs)
 
 
 class DecodeDriver:
@@ -130,8 +130,11 @@ class DecodeDriver:
         return self._view(state, slot, batch)
 
     def close(self) -> None:
-        """Drop every graph, then everything that the graphs wrote to."""
-        self._backend.stream_synchronize(self._stream)
+        """Drop every graph, then everything that the graphs wrote to.
+
+        Nothing has to be waited for here: an executable that still runs lives until it is done,
+        and blocks of a pool pass from hand to hand in the order of the stream.
+        """
         for slot in self.slots:
             self._drop(slot)
         self._rings.clear()
@@ -173,7 +176,6 @@ class DecodeDriver:
             ring = self._rings[key] = Ring(slots)
         slot = ring.next()
         if slot.shape != shape or tuple(slot.taps) != batch.taps:
-            self._backend.stream_synchronize(self._stream)
             self._drop(slot)
             slot = ring.slots[ring.turn] = self._new_slot(shape, dbuf, batch.taps)
         return slot
@@ -287,25 +289,14 @@ class DecodeDriver:
             inert = backend.stream_is_capturing(stream) is CaptureStatus.NONE
             self._forward(slot, slot.inputs)
         except BaseException:
-            self._abandon()
+            abandon(backend, stream)
+            self.counts["ends"] += 1
             raise
         if inert:
             return None
         graph = backend.stream_end_capture(stream)
         self.counts["ends"] += 1
-        try:
-            return CapturedGraph(graph=graph, executable=backend.graph_instantiate(graph))
-        except BaseException:
-            backend.graph_destroy(graph)
-            raise
-
-    def _abandon(self) -> None:
-        """End a capture that failed, so that the stream is idle; what the end says is no news."""
-        ended = self._backend.raw.stream_end_capture(self._stream)
-        self.counts["ends"] += 1
-        if ended.ok and ended.value is not None:
-            self._backend.graph_destroy(ended.value)
-        self._backend.get_last_error()
+        return instantiate(backend, graph)
 
     def _launch(self, slot: Slot, graph: CapturedGraph) -> None:
         self._backend.graph_launch(graph.executable, self._stream)
@@ -328,8 +319,7 @@ class DecodeDriver:
         """Take a slot back to where it was before its cold step."""
         if slot.graph is not None:
             self._pool.unpin_for_graph(slot.graph.executable.id)
-            self._backend.graph_exec_destroy(slot.graph.executable)
-            self._backend.graph_destroy(slot.graph.graph)
+            destroy(self._backend, slot.graph)
         slot.graph = None
         slot.warm = False
         slot.demand = {}

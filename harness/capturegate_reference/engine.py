@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -75,7 +75,7 @@ class Engine:
 
         `tables_follow_requests` is a known mistake that a configuration can make: block tables as
         wide as the longest request needs, instead of as wide as the context. So is `retiled`, see
-        `Model`.
+        `ShapeCaches`.
 
         Raises:
             EngineError: a prompt does not fit a context.
@@ -145,29 +145,30 @@ class Engine:
         Raises:
             EngineError: a request outgrows its context, or there is no room for another one.
         """
-        for _ in range(len(token_counts) - len(self._requests)):
-            self._admit()
-        requests = self._requests[: len(token_counts)]
-        entries = tuple(
-            self._entry(request, count)
-            for request, count in zip(requests, token_counts, strict=True)
-        )
-        longest = max(entry.position + len(entry.tokens) for entry in entries)
-        pages = -(-longest // self._sizes.page_tokens)
-        batch = Batch(
-            entries=entries,
-            columns=pages if self._tables_follow_requests else self._sizes.columns,
-            spec=any(n > 1 for n in token_counts),
-            taps=taps,
-        )
+        requests, batch = self._batch(token_counts, taps)
         self._release()
         result = self.last = self.driver.step(batch)
         answers = self._sampler.sample(result.logits, self._stream)
         gained = []
-        for request, entry in zip(requests, entries, strict=True):
+        for request, entry in zip(requests, batch.entries, strict=True):
             mine, answers = answers[: len(entry.tokens)], answers[len(entry.tokens) :]
             gained.append(_advance(request, entry, mine))
+        pages = self._pages_of(batch)
         return Decoded(result=result, tokens=tuple(gained), columns=batch.columns, pages=pages)
+
+    def follow(self, tokens: Sequence[int]) -> StepResult:
+        """Decode the first requests, whose next tokens are known: submitted, not waited for.
+
+        Raises:
+            EngineError: a request outgrows its context, or there is no room for another one.
+        """
+        requests, batch = self._batch([1] * len(tokens), ())
+        self._release()
+        result = self.last = self.driver.step(batch)
+        for request, token in zip(requests, tokens, strict=True):
+            request.position += 1
+            request.token = token
+        return result
 
     def close(self) -> None:
         """Let go of graphs, blocks and streams, in this order."""
@@ -179,6 +180,28 @@ class Engine:
         for pool in (self.pool, self._persistent, self._ring_pool, self._prompt_pool):
             pool.drain()
         self._backend.stream_destroy(self._stream)
+
+    def _batch(
+        self, token_counts: Sequence[int], taps: tuple[int, ...]
+    ) -> tuple[list[Request], Batch]:
+        """The next step of the first requests, admitted as needed."""
+        for _ in range(len(token_counts) - len(self._requests)):
+            self._admit()
+        requests = self._requests[: len(token_counts)]
+        batch = Batch(
+            entries=tuple(map(self._entry, requests, token_counts)),
+            columns=self._sizes.columns,
+            spec=any(n > 1 for n in token_counts),
+            taps=taps,
+        )
+        if self._tables_follow_requests:
+            batch = replace(batch, columns=self._pages_of(batch))
+        return requests, batch
+
+    def _pages_of(self, batch: Batch) -> int:
+        """How many pages the longest request of a step uses."""
+        longest = max(entry.position + len(entry.tokens) for entry in batch.entries)
+        return -(-longest // self._sizes.page_tokens)
 
     @property
     def _prompt_shape(self) -> StepShape:

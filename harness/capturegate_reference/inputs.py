@@ -99,6 +99,25 @@ def take_inputs(take: Take, shape: StepShape, half: int) -> StepInputs:
     )
 
 
+def laid_out(at: Pointer, shape: StepShape, cos: Array, sin: Array) -> StepInputs:
+    """A step's inputs where `pack`'s bytes were brought to."""
+    rows = shape.rows
+    tokens, positions, slots, lengths, requests = (
+        at.at(ITEM_BYTES * rows * number).array((rows,), "int32") for number in range(5)
+    )
+    tables = at.at(ITEM_BYTES * 5 * rows).array((shape.requests, shape.columns), "int32")
+    return StepInputs(
+        tokens=tokens,
+        positions=positions,
+        slots=slots,
+        lengths=lengths,
+        requests=requests,
+        tables=tables,
+        cos=cos,
+        sin=sin,
+    )
+
+
 def pack(batch: Batch, shape: StepShape, page_tokens: int) -> bytes:
     """The host vectors of a step, padded to a shape.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from capturegate.backend import Argument, Array, Backend, CaptureStatus, Kernel, Stream
+from capturegate.backend import Argument, Array, Backend, Kernel, Stream
 from capturegate_reference.attention import ATTENTION_COMBINE, PAGED_ATTENTION, SPLITS
 from capturegate_reference.experts import EXPERT_COMBINE, EXPERT_LINEAR, TOP_K
 from capturegate_reference.inputs import HostVectors, StepInputs
@@ -19,14 +19,15 @@ from capturegate_reference.kernels import (
     SILU_MUL,
     STORE_KV,
 )
+from capturegate_reference.norms import ADD_SQUARES, NORM_MEASURED
 from capturegate_reference.pool import DevicePool
+from capturegate_reference.routing import EXPERT_ORDER, GROUPED_LINEAR
 from capturegate_reference.scratch import Scratch
-from capturegate_reference.shape_caches import AlignTables, ReductionBuffer, ShapeKeyedScratch
+from capturegate_reference.shape_caches import ShapeCaches
 from capturegate_reference.sizes import MOE, ModelSizes
 from capturegate_reference.weights import LayerWeights, load_weights
 
 EPS = 1e-6
-RETILED_ROWS = 16
 
 Between = Callable[[Callable[[], None]], None]
 """Runs a part of the pass that a caller may want to keep out of its graphs."""
@@ -42,10 +43,11 @@ class Model:
 
     Every part of the pass takes its scratch when it begins and gives it back when it ends, so a
     step's peak per size class is that of its deepest part, however many layers there are. What is
-    kept by shape instead comes from `shape_caches`.
+    kept by shape instead comes from `caches`.
 
-    `retiled` is a known mistake that a configuration can make: the cache of this name (attention,
-    align, reduction) is asked for rounded-up rows, but only while the stream captures.
+    Attributes:
+        sizes: how large it is.
+        caches: the scratch that is kept by shape.
     """
 
     def __init__(
@@ -60,11 +62,7 @@ class Model:
         retiled: str = "",
     ) -> None:
         self.sizes = sizes
-        self._retiled = retiled
-        self._partials = ShapeKeyedScratch(backend, "attention-scratch")
-        self._stats = ShapeKeyedScratch(backend, "attention-stats")
-        self._align = AlignTables(backend)
-        self._reduction = ReductionBuffer(backend)
+        self.caches = ShapeCaches(backend, retiled)
         self._backend = backend
         self._pool = pool
         self._persistent = persistent
@@ -131,15 +129,13 @@ class Model:
         with Scratch(self._backend, self._pool) as scratch:
             normed = scratch.array(hidden.shape)
             self._norm(hidden, weights.final_norm, normed, stream)
-            rows = self._rows_of("reduction", logits.shape[0], stream)
-            summed = self._reduction.room(4 * rows * sizes.vocab, stream)
-            self._linear(normed, weights.head, summed.array(logits.shape), stream)
-        self._backend.memcpy_async(logits.pointer, summed, logits.nbytes, stream)
+            summed = self.caches.reduction(logits.shape, stream)
+            self._linear(normed, weights.head, summed, stream)
+        self._backend.memcpy_async(logits.pointer, summed.pointer, logits.nbytes, stream)
 
     def close(self) -> None:
         """Give weights, pages and what is kept by shape back."""
-        for cache in (self._partials, self._stats, self._align, self._reduction):
-            cache.close()
+        self.caches.close()
         for block in (*self._kv_blocks, self._weights.block):
             self._persistent.put(block)
 
@@ -180,7 +176,8 @@ class Model:
             between(lambda: self._attention(q_turned, keys, values, inputs, attended, stream))
             projected = scratch.array(wide)
             self._linear(attended, layer.o, projected, stream)
-            self._run(ADD, (hidden, projected), (), math.prod(wide), stream)
+            squares = self._squares(wide[0], stream)
+            self._run(ADD_SQUARES, (hidden, projected, squares), wide[1:], wide[0], stream)
 
     def _attention(
         self,
@@ -193,13 +190,12 @@ class Model:
     ) -> None:
         sizes = self.sizes
         rows, columns = q.shape[0], inputs.tables.shape[1]
-        key_rows = self._rows_of("attention", rows, stream)
-        key = (key_rows, sizes.heads, sizes.kv_heads, sizes.head_dim, columns, sizes.page_tokens)
-        found = 4 * key_rows * SPLITS * sizes.heads
-        partials = self._partials.buffer(key, found * sizes.head_dim, stream)
-        stats = self._stats.buffer(key, found * 2, stream)
         shape = (rows, SPLITS, sizes.heads)
-        arrays = partials.array((*shape, sizes.head_dim)), stats.array((*shape, 2))
+        paged = (sizes.kv_heads, columns, sizes.page_tokens)
+        arrays = (
+            self.caches.scratch("attention-scratch", (*shape, sizes.head_dim), stream, also=paged),
+            self.caches.scratch("attention-stats", (*shape, 2), stream, also=paged),
+        )
         self._run(
             PAGED_ATTENTION,
             (q, keys, values, inputs.tables, inputs.requests, inputs.lengths, *arrays),
@@ -228,7 +224,7 @@ class Model:
         inner = (wide[0], self.sizes.mlp_width)
         with Scratch(self._backend, self._pool) as scratch:
             normed = scratch.array(wide)
-            self._norm(hidden, layer.mlp_norm, normed, stream)
+            self._norm_measured(hidden, layer.mlp_norm, normed, stream)
             gate, up = scratch.array(inner), scratch.array(inner)
             self._linear(normed, layer.gate, gate, stream)
             self._linear(normed, layer.up, up, stream)
@@ -242,18 +238,19 @@ class Model:
         sizes = self.sizes
         wide, rows, kept = hidden.shape, hidden.shape[0], sizes.experts_kept
         inner = (rows, kept, sizes.expert_width)
-        into = (kept, sizes.hidden, sizes.expert_width)
+        into = (kept, sizes.experts, sizes.hidden, sizes.expert_width)
         with Scratch(self._backend, self._pool) as scratch:
             normed = scratch.array(wide)
-            self._norm(hidden, layer.mlp_norm, normed, stream)
-            scores = scratch.array((rows, sizes.experts))
+            self._norm_measured(hidden, layer.mlp_norm, normed, stream)
+            scores = self.caches.scratch("router-scores", (rows, sizes.experts), stream)
             self._linear(normed, layer.router, scores, stream)
             ids, shares = scratch.array((rows, kept), "int32"), scratch.array((rows, kept))
             self._run(TOP_K, (scores, ids, shares), (sizes.experts, kept), rows, stream)
+            groups = self._group(ids, stream)
             gate, up = scratch.array(inner), scratch.array(inner)
             threads = math.prod(inner)
-            self._run(EXPERT_LINEAR, (normed, ids, layer.gate, gate), into, threads, stream)
-            self._run(EXPERT_LINEAR, (normed, ids, layer.up, up), into, threads, stream)
+            self._run(GROUPED_LINEAR, (normed, *groups, layer.gate, gate), into, threads, stream)
+            self._run(GROUPED_LINEAR, (normed, *groups, layer.up, up), into, threads, stream)
             active = scratch.array(inner)
             self._run(SILU_MUL, (gate, up, active), (), threads, stream)
             mixed = scratch.array(wide)
@@ -266,17 +263,27 @@ class Model:
             )
             self._run(ADD, (hidden, mixed), (), math.prod(wide), stream)
 
-    def _rows_of(self, cache: str, rows: int, stream: Stream) -> int:
-        """The number of rows that a cache is asked for."""
-        if cache != self._retiled:
-            return rows
-        if self._backend.stream_is_capturing(stream) is CaptureStatus.NONE:
-            return rows
-        return -(-rows // RETILED_ROWS) * RETILED_ROWS
+    def _group(self, ids: Array, stream: Stream) -> tuple[Array, Array]:
+        """The routed places sorted by expert, and where each expert's begin."""
+        (rows, kept), experts = ids.shape, self.sizes.experts
+        order = self.caches.scratch("expert-order", (rows, kept), stream, dtype="int32")
+        offsets = self.caches.scratch("expert-offsets", (experts + 1,), stream, dtype="int32")
+        self._run(EXPERT_ORDER, (ids, order, offsets), (experts, rows * kept), experts, stream)
+        return order, offsets
+
+    def _squares(self, rows: int, stream: Stream) -> Array:
+        """Each row's mean square, from the sum that ends one part to the norm of the next."""
+        return self.caches.scratch("norm-squares", (rows, 1), stream)
 
     def _norm(self, x: Array, weight: Array, out: Array, stream: Stream) -> None:
         width = weight.shape[0]
         self._run(RMS_NORM, (x, weight, out), (width, EPS), math.prod(x.shape) // width, stream)
+
+    def _norm_measured(self, x: Array, weight: Array, out: Array, stream: Stream) -> None:
+        """Norm rows whose mean squares the last residual sum has left behind."""
+        width, squares = weight.shape[0], self._squares(x.shape[0], stream)
+        threads = math.prod(x.shape)
+        self._run(NORM_MEASURED, (x, squares, weight, out), (EPS, width), threads, stream)
 
     def _linear(self, x: Array, weight: Array, out: Array, stream: Stream) -> None:
         self._run(LINEAR, (x, weight, out), weight.shape, math.prod(out.shape), stream)
@@ -284,12 +291,12 @@ class Model:
     def _aligned(self, x: Array, weight: Array, out: Array, stream: Stream) -> None:
         """A plain product in the kernel of a routed one: every row goes to the one matrix."""
         rows, (inner, outer) = x.shape[0], weight.shape
-        table = self._align.table(self._rows_of("align", rows, stream), stream)
+        table = self.caches.align_table(rows, stream)
         self._run(
             EXPERT_LINEAR,
             (
                 x,
-                table.pointer.array((rows, 1), "int32"),
+                table,
                 weight.pointer.array((1, inner, outer)),
                 out.pointer.array((rows, 1, outer)),
             ),

@@ -11,7 +11,7 @@ from capturegate.backend import Backend, Pointer
 from capturegate.errors import InputError
 
 if TYPE_CHECKING:
-    from capturegate_reference.pool import Block
+    from capturegate_reference.pool import Block, DevicePool
 
 
 def pool_bypassed() -> bool:
@@ -22,7 +22,11 @@ def pool_bypassed() -> bool:
 
 
 class PoolAdapter:
-    """A device pool by itself. Blocks are told apart by a name that the scenario gives them."""
+    """A device pool by itself. Blocks are told apart by a name that the scenario gives them.
+
+    Beside it are another pool of the same backend, and a pool of another backend, which may be
+    another device.
+    """
 
     config_keys: ClassVar[Mapping[str, tuple[type, Any]]] = {}
     predicates: ClassVar[Mapping[str, Callable[[], bool]]] = {
@@ -44,22 +48,22 @@ class PoolAdapter:
         self._backend = backend
         self._pool = DevicePool(backend, "main")
         self._other = DevicePool(backend, "other")
+        self._stranger = Backend(backend.device)
+        self._abroad = DevicePool(self._stranger, "abroad")
         self._blocks: dict[str, Block] = {}
         self._holders: defaultdict[str, object] = defaultdict(object)
         self._leased: dict[str, str] = {}
-        self._profile: dict[int, int] = {}
+        self._profiles: dict[str, dict[int, int]] = {}
 
     @verb
     def get(self, nbytes: int, name: str) -> Facts:
         """Take a block and remember it by name."""
-        if name in self._blocks:
-            raise InputError(f"the block {name!r} is out already")
-        block = self._blocks[name] = self._pool.get(nbytes)
-        return {
-            "source": block.source,
-            "class_bytes": block.charged_class,
-            "block_bytes": block.size_class,
-        }
+        return self._get(self._pool, nbytes, name)
+
+    @verb
+    def get_abroad(self, nbytes: int, name: str) -> Facts:
+        """Take a block of the other backend's pool and remember it by name."""
+        return self._get(self._abroad, nbytes, name)
 
     @verb
     def put(self, name: str, holder: str = "") -> Facts:
@@ -69,6 +73,18 @@ class PoolAdapter:
         if not facts["refused"]:
             del self._blocks[name]
         return facts
+
+    @verb
+    def put_home(self, name: str) -> Facts:
+        """Put a block into the pool that it comes from, whichever that is."""
+        block = self._blocks.pop(name)
+        block.owner.put(block)
+        return {"retained_bytes": block.owner.figures.retained_bytes}
+
+    @verb
+    def put_abroad(self, name: str) -> Facts:
+        """Put a block into the other backend's pool."""
+        return self._told(lambda: self._abroad.put(self._block(name)))
 
     @verb
     def put_elsewhere(self, name: str) -> Facts:
@@ -89,9 +105,8 @@ class PoolAdapter:
         """Draw scratch for another backend while this pool is the active one."""
         from capturegate_reference.scratch import active_pool, scope
 
-        stranger = Backend(self._backend.device)
         with scope(self._pool):
-            return self._told(lambda: active_pool(stranger, self._other))
+            return self._told(lambda: active_pool(self._stranger, self._other))
 
     @verb
     def boundary(self) -> Facts:
@@ -100,19 +115,19 @@ class PoolAdapter:
         return {}
 
     @verb
-    def profile(self) -> Facts:
-        """Take the demand since the last boundary, for the next pre-grow."""
-        self._profile = self._pool.step_demand_profile()
+    def profile(self, shape: str = "default") -> Facts:
+        """Take the demand since the last boundary, as that of a shape."""
+        profile = self._profiles[shape] = self._pool.step_demand_profile()
         return {
-            "blocks": sum(self._profile.values()),
-            "classes": len(self._profile),
-            "profile": " ".join(f"{size}:{count}" for size, count in self._profile.items()),
+            "blocks": sum(profile.values()),
+            "classes": len(profile),
+            **{f"class.{size}": count for size, count in profile.items()},
         }
 
     @verb
-    def pre_grow(self) -> Facts:
-        """Make the free stacks as deep as the last profile."""
-        return {"created": self._pool.pre_grow_for_capture(self._profile)}
+    def pre_grow(self, shape: str = "default") -> Facts:
+        """Make the free stacks as deep as a shape's profile."""
+        return {"created": self._pool.pre_grow_for_capture(self._profiles.get(shape, {}))}
 
     @verb
     def drain(self) -> Facts:
@@ -182,9 +197,20 @@ class PoolAdapter:
         """Put everything back and drain."""
         for name, block in self._blocks.items():
             holder = self._leased.get(name)
-            self._pool.put(block, self._holders[holder] if holder else None)
+            block.owner.put(block, self._holders[holder] if holder else None)
         self._blocks.clear()
-        self._pool.drain()
+        for pool in (self._pool, self._abroad):
+            pool.drain()
+
+    def _get(self, pool: DevicePool, nbytes: int, name: str) -> Facts:
+        if name in self._blocks:
+            raise InputError(f"the block {name!r} is out already")
+        block = self._blocks[name] = pool.get(nbytes)
+        return {
+            "source": block.source,
+            "class_bytes": block.charged_class,
+            "block_bytes": block.size_class,
+        }
 
     def _block(self, name: str) -> Block:
         if name not in self._blocks:

@@ -10,6 +10,8 @@ from capturegate.backend import Backend, CaptureMode, Pointer
 from capturegate.errors import InputError
 from capturegate_reference.adapters import pool_bypassed
 from capturegate_reference.configuration import choice
+from capturegate_reference.instruments import FAULTS, ForkingDevice, refuse, refused
+from capturegate_reference.tenant import Tenant
 
 if TYPE_CHECKING:
     from capturegate_reference.inputs import Entry
@@ -39,6 +41,7 @@ class PromptAdapter:
         "siblings_max": (int, 2),
         "part_tokens": (int, 8),
         "requests_max": (int, 4),
+        "fault": (str, "none"),
         "capture_mode": (str, "thread_local"),
     }
     predicates: ClassVar[Mapping[str, Callable[[], bool]]] = {
@@ -52,6 +55,10 @@ class PromptAdapter:
         from capturegate_reference.serving import CoreConfig, ServingCore
         from capturegate_reference.sizes import ModelSizes
 
+        fault = choice("fault", config, FAULTS)
+        self._faulty = fault(backend.device) if fault is not None else None
+        if self._faulty is not None:
+            backend = Backend(self._faulty, backend.recorder)
         modes = {mode.value: mode for mode in CaptureMode}
         mode = choice("capture_mode", config, modes)
         sizes = ModelSizes(kind=config["model"], layers=2, page_tokens=16, columns=4)
@@ -74,6 +81,8 @@ class PromptAdapter:
                 part_tokens=config["part_tokens"],
             ),
         )
+        self._tenant = Tenant(backend, self._core.prompts.scratch)
+        self._quiet = False
         self._prompts = 0
         self._requests: list[_Request] = []
 
@@ -90,10 +99,62 @@ class PromptAdapter:
         drawn = [int(token) for token in random.integers(sizes.vocab, size=tokens)]
         pages = tuple(1 + line * sizes.columns + column for column in range(sizes.columns))
         self._prompts += 1
+        self._quiet = False
         token = self._core.prompt(drawn, pages, tap=tap)
         self._requests = [r for r in self._requests if r.pages != pages]
         self._requests.append(_Request(pages, tokens, token))
         return {"token": token, "executables": self._core.prompts.cache.size}
+
+    @verb
+    def refused_prompt(self, tokens: int) -> Facts:
+        """Run a new request's prompt that is meant to be refused."""
+        refusal = refused(lambda: self.prompt(tokens))
+        self._quiet = True
+        return refusal
+
+    @verb
+    def refuse(self, number: int = 1) -> Facts:
+        """Let one of the coming calls be refused that the configured fault is about."""
+        self._quiet = True
+        refuse(self._faulty, number)
+        return {}
+
+    @verb
+    def retile(self, cache: str) -> Facts:
+        """Have a cache by shape asked for rounded-up rows in captures; `none` for no cache."""
+        from capturegate_reference.shape_caches import RETILABLE
+
+        self._quiet = True
+        self._core.model.caches.retiled = choice("cache", {"cache": cache}, RETILABLE)
+        return {"retiled": cache}
+
+    @verb
+    def seat_tenant(self, nbytes: int, blocks: int = 1) -> Facts:
+        """Let somebody else take blocks of the prompts' pool and fill them."""
+        self._quiet = True
+        self._tenant.take(nbytes, blocks)
+        return {"blocks": blocks}
+
+    @verb
+    def unseat_tenant(self) -> Facts:
+        """Let the tenant give his blocks back."""
+        self._quiet = True
+        blocks = len(self._tenant)
+        self._tenant.leave()
+        return {"blocks": blocks}
+
+    @verb
+    def ask_tenant(self) -> Facts:
+        """Ask the tenant whether all of it is as it was."""
+        self._quiet = True
+        intact, blocks = self._tenant.intact_blocks(), len(self._tenant)
+        return {"intact_blocks": intact, "overwritten_blocks": blocks - intact}
+
+    @verb
+    def drain(self) -> Facts:
+        """Give all free scratch of prompts to the driver."""
+        self._quiet = True
+        return {"freed_bytes": self._core.prompts.scratch.drain()}
 
     @verb
     def decode(self, requests: int = 1) -> Facts:
@@ -101,6 +162,7 @@ class PromptAdapter:
         chosen = self._requests[-requests:]
         if len(chosen) < requests:
             raise InputError(f"{requests} requests were to decode, {len(chosen)} are there")
+        self._quiet = False
         result, answers = self._core.step([request.entry() for request in chosen])
         for request, answer in zip(chosen, answers, strict=True):
             request.position, request.token = request.position + 1, answer
@@ -111,9 +173,9 @@ class PromptAdapter:
         return dict.fromkeys(_COUNTERS, 0) | dict(self._core.counts)
 
     def outputs(self) -> Sequence[Output]:
-        """The logits of the last prompt part or decode step."""
+        """The logits of the last prompt part or decode step; nothing after other verbs."""
         logits = self._core.logits
-        if logits is None:
+        if logits is None or self._quiet:
             return ()
         return (
             Output(
@@ -131,7 +193,10 @@ class PromptAdapter:
 
     def close(self) -> None:
         """Close the core."""
+        self._tenant.leave()
         self._core.close()
+        if isinstance(self._faulty, ForkingDevice):
+            self._faulty.dismiss()
 
 
 class _Request:

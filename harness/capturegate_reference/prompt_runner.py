@@ -113,6 +113,7 @@ class PromptRunner:
 
     Attributes:
         cache: the graphs of parts that were run before.
+        scratch: the pool that passes take from.
         room: persistent memory as large as the longest part so far; None before the first.
         parts: how many parts ran.
     """
@@ -129,12 +130,12 @@ class PromptRunner:
         part_tokens: int,
     ) -> None:
         self.cache = cache
+        self.scratch = scratch
         self.room: PromptRoom | None = None
         self.parts = 0
         self._backend = backend
         self._model = model
         self._stream = stream
-        self._scratch = scratch
         self._persistent = persistent
         self._part_tokens = part_tokens
         self._rooms = 0
@@ -153,7 +154,6 @@ class PromptRunner:
 
     def close(self) -> None:
         """Drop the graphs, then what they write to."""
-        self._backend.stream_synchronize(self._stream)
         self.cache.close()
         if self.room is not None:
             self.room.close()
@@ -172,7 +172,7 @@ class PromptRunner:
         inputs, hidden = room.inputs(rows), room.hidden(rows)
 
         def work() -> None:
-            with scope(self._scratch):
+            with scope(self.scratch):
                 self._model.upload(room.host, inputs, self._stream)
                 scores = room.scores(rows) if last else None
                 self._model.forward(inputs, hidden, scores, self._stream)
@@ -195,7 +195,6 @@ class PromptRunner:
         room = self.room
         if room is None or room.rows < rows:
             if room is not None:
-                self._backend.stream_synchronize(self._stream)
                 room.close()
             self._rooms += 1
             room = self.room = PromptRoom(

@@ -29,8 +29,8 @@ class Sampler:
         backend.launch(ARGMAX, (scores, picked, self._vocab, logits.rows), stream, logits.rows)
         backend.memcpy_async(host, block.pointer, picked.nbytes, stream)
         backend.stream_synchronize(stream)
-        data = backend.host_read(host, picked.nbytes)
-        return [int(token) for token in np.frombuffer(data, np.int32)]
+        tokens: list[int] = np.frombuffer(backend.host_read(host, picked.nbytes), np.int32).tolist()
+        return tokens
 
     def close(self) -> None:
         """Give the memory back."""

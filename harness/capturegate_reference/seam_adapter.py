@@ -67,15 +67,12 @@ class SeamAdapter:
         values = [float(self._steps + column) for column in range(max(WIDTH, nbytes // 4))]
         data = struct.pack(f"<{len(values)}f", *values)[:nbytes]
         at = self.cell.counts["binds"] and self.cell.pointer.address
-
-        def act() -> None:
-            if source == "host":
-                self.cell.refresh_host(data, self._stream)
-            else:
-                self._backend.memset(self._spare.pointer, self._steps, NBYTES)
-                self.cell.refresh_device(self._spare.pointer, nbytes, self._stream)
-
-        facts = self._told(act)
+        if source == "host":
+            facts = self._told(lambda: self.cell.refresh_host(data, self._stream))
+        else:
+            spare = self._spare.pointer
+            self._backend.memset(spare, self._steps, NBYTES)
+            facts = self._told(lambda: self.cell.refresh_device(spare, nbytes, self._stream))
         moved = bool(at) and at != self.cell.pointer.address
         return {**facts, "moved": moved}
 
@@ -107,6 +104,12 @@ class SeamAdapter:
         """Open a container that is open."""
         graph = self._new_graph()
         return self._opened(graph, lambda: graph.capture().__enter__())
+
+    @verb
+    def recapture(self) -> Facts:
+        """Open a container that was closed."""
+        graph = self._new_graph()
+        return self._opened(graph, lambda: graph.capture().__enter__(), closed=True)
 
     @verb
     def break_whole(self) -> Facts:
@@ -168,25 +171,29 @@ class SeamAdapter:
                 side = self._graph.fork()
                 self._backend.memset_async(self._spare.pointer, 0, NBYTES, side)
 
-    def _opened(self, graph: BreakableGraph, act: Callable[[], object]) -> Facts:
-        """Open a container and do something inside; whether that was refused, and silently."""
+    def _opened(
+        self, graph: BreakableGraph, act: Callable[[], object], *, closed: bool = False
+    ) -> Facts:
+        """Open a container and do something inside, or once it is closed; what that came to."""
         self._ran = False
         if self._oracle:
-            self._ran = False  # an oracle never captures
-            return {}
+            return {}  # an oracle never captures
         facts: Facts = {}
         with graph.capture():
             self._backend.memset_async(self._spare.pointer, 0, NBYTES, self._stream)
-            before = self._backend.recorder.count
+            if not closed:
+                facts = self._told(act)
+        if closed:
             facts = self._told(act)
-            calls = self._backend.recorder.count - before
         graph.close()
-        return {**facts, "calls_inside": calls}
+        return facts
 
     def _told(self, act: Callable[[], object]) -> Facts:
+        """Do something that may be refused; whether it was, and after how many backend calls."""
         self._ran = False
+        before, refused = self._backend.recorder.count, False
         try:
             act()
         except SeamError:
-            return {"refused": True}
-        return {"refused": False}
+            refused = True
+        return {"refused": refused, "calls": self._backend.recorder.count - before}

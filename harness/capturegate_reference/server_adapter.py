@@ -278,4 +278,9 @@ class ServerAdapter:
         stopped = self._server.stopped
         names = ("ok", "lost", "refused", "tokens", "with_cause", "with_stack")
         cause = stopped.cause if stopped is not None else ""
-        return {name: tally[name] for name in names} | {"first_cause": cause}
+        demand = self._core.core.pool.step_demand_profile()
+        return {
+            **{name: tally[name] for name in names},
+            "first_cause": cause,
+            "demand_blocks": sum(demand.values()),
+        }

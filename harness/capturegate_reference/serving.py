@@ -98,11 +98,18 @@ class ServingCore:
         self, tokens: Sequence[int], pages: tuple[int, ...], start: int = 0, *, tap: bool = False
     ) -> int:
         """Run a prompt from a position on; the token that follows it."""
+        logits = self.read(tokens, pages, start, tap=tap)
+        return self.sample(self.row(logits, logits.rows - 1))[0]
+
+    def read(
+        self, tokens: Sequence[int], pages: tuple[int, ...], start: int = 0, *, tap: bool = False
+    ) -> Logits:
+        """Run a prompt from a position on; the logits of its last part."""
         self._release_logits()
         text = PromptText(self._backend, tokens)
-        self.logits = self.prompts.run(text, pages, start, tap=tap)
+        self.logits = logits = self.prompts.run(text, pages, start, tap=tap)
         self.decoded = False
-        return self.sample(self.row(self.logits, self.logits.rows - 1))[0]
+        return logits
 
     def step(self, entries: Sequence[Entry], *, spec: bool = False) -> tuple[StepResult, list[int]]:
         """Run a decode step; what it came to, and the token that follows each of its rows."""

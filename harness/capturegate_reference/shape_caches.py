@@ -6,10 +6,28 @@ visits the same shapes before it; what they do when it did not is where they dif
 
 from __future__ import annotations
 
-from capturegate.backend import Array, Backend, CaptureStatus, Pointer, Stream
+import math
+
+from capturegate.backend import ITEM_BYTES, Array, Backend, CaptureStatus, Pointer, Stream
 from capturegate_reference.errors import ScratchRefused
 
 Key = tuple[int, ...]
+
+SIBLINGS = (
+    "attention-scratch",
+    "attention-stats",
+    "norm-squares",
+    "router-scores",
+    "expert-order",
+    "expert-offsets",
+)
+"""The scratch that refuses to grow in a capture, in the order in which a pass asks for it."""
+
+EVERY_SIBLING = "every-sibling"
+RETILABLE = {"none": ""} | {name: name for name in (*SIBLINGS, EVERY_SIBLING, "align", "reduction")}
+"""The known mistake by its spelling in a configuration, see `ShapeCaches.retiled`."""
+
+RETILED_ROWS = 16
 
 
 class ShapeKeyedScratch:
@@ -100,3 +118,58 @@ class ReductionBuffer:
             self._backend.free(pointer)
         self._outgrown.clear()
         self._pointer = None
+
+
+class ShapeCaches:
+    """All that a model keeps by shape: six siblings that refuse, and two caches that do not.
+
+    Attributes:
+        retiled: a known mistake that a configuration can make: the cache of this name (a
+            sibling, every-sibling, align or reduction) is asked for rounded-up rows, but only
+            while the stream captures. Empty for none.
+    """
+
+    def __init__(self, backend: Backend, retiled: str = "") -> None:
+        self.retiled = retiled
+        self._backend = backend
+        self._siblings = {name: ShapeKeyedScratch(backend, name) for name in SIBLINGS}
+        self._align = AlignTables(backend)
+        self._reduction = ReductionBuffer(backend)
+
+    def scratch(
+        self, name: str, shape: Key, stream: Stream, *, also: Key = (), dtype: str = "float32"
+    ) -> Array:
+        """A sibling's array of a shape; `also` is what the key has beyond the shape.
+
+        Raises:
+            ScratchRefused: there is none yet, and the stream captures.
+        """
+        retiled = self.retiled in (name, EVERY_SIBLING)
+        kept = (self._rows(shape[0], stream) if retiled else shape[0], *shape[1:])
+        nbytes = ITEM_BYTES[dtype] * math.prod(kept)
+        return self._siblings[name].buffer((*kept, *also), nbytes, stream).array(shape, dtype)
+
+    def align_table(self, rows: int, stream: Stream) -> Array:
+        """The table that sends so many rows to the one matrix."""
+        found = self._align.table(
+            self._rows(rows, stream) if self.retiled == "align" else rows, stream
+        )
+        return found.pointer.array((rows, 1), "int32")
+
+    def reduction(self, shape: Key, stream: Stream) -> Array:
+        """Room for a product of a shape; the next caller gets the same."""
+        rows = self._rows(shape[0], stream) if self.retiled == "reduction" else shape[0]
+        return self._reduction.room(4 * rows * math.prod(shape[1:]), stream).array(shape)
+
+    def close(self) -> None:
+        """Give all of it to the driver."""
+        for sibling in self._siblings.values():
+            sibling.close()
+        self._align.close()
+        self._reduction.close()
+
+    def _rows(self, rows: int, stream: Stream) -> int:
+        """Rows rounded up while the stream captures."""
+        if self._backend.stream_is_capturing(stream) is CaptureStatus.NONE:
+            return rows
+        return -(-rows // RETILED_ROWS) * RETILED_ROWS

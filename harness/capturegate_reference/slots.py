@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from capturegate.backend import Array, Graph, GraphExec, Pointer
+from capturegate.backend import Array, Pointer
+from capturegate_reference.captures import CapturedGraph
 from capturegate_reference.inputs import HostVectors, StepInputs, StepShape
 from capturegate_reference.pool import Block
 
@@ -27,6 +28,12 @@ class State(enum.StrEnum):
     EAGER = "eager"
 
 
+def captured_sizes(max_num_seqs: int) -> tuple[int, ...]:
+    """The numbers of requests that steps are padded to, ascending."""
+    sizes = {1, 2, 4, *range(8, max_num_seqs, 8), max_num_seqs}
+    return tuple(sorted(size for size in sizes if size <= max_num_seqs))
+
+
 class StepKey(NamedTuple):
     """What a graph is good for.
 
@@ -37,14 +44,6 @@ class StepKey(NamedTuple):
     requests: int
     tokens: int
     spec: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CapturedGraph:
-    """A graph and its executable."""
-
-    graph: Graph
-    executable: GraphExec
 
 
 @dataclass(slots=True, kw_only=True)

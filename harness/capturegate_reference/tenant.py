@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from capturegate.backend import Backend
+from capturegate.backend import (
+    Backend,
+    CaptureMode,
+    Device,
+    Outcome,
+    Pointer,
+    Stream,
+)
 
 if TYPE_CHECKING:
     from capturegate_reference.pool import Block, DevicePool
@@ -44,3 +52,36 @@ class Tenant:
         """Give the blocks back."""
         while self._blocks:
             self._pool.put(self._blocks.pop())
+
+
+class VisitedDevice:
+    """A device on which somebody else gets a turn right before an engine's next call of a kind.
+
+    Attributes:
+        before_upload: what happens before the next asynchronous copy, once.
+        before_window: what happens before the next capture begins, once.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.before_upload: Callable[[], None] | None = None
+        self.before_window: Callable[[], None] | None = None
+        self._device = device
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._device, name)
+
+    def memcpy_async(
+        self, dst: Pointer, src: Pointer, nbytes: int, stream: Stream
+    ) -> Outcome[None]:
+        """The device's own answer, after the visit."""
+        visit, self.before_upload = self.before_upload, None
+        if visit is not None:
+            visit()
+        return self._device.memcpy_async(dst, src, nbytes, stream)
+
+    def stream_begin_capture(self, stream: Stream, mode: CaptureMode) -> Outcome[None]:
+        """The device's own answer, after the visit."""
+        visit, self.before_window = self.before_window, None
+        if visit is not None:
+            visit()
+        return self._device.stream_begin_capture(stream, mode)

@@ -34,13 +34,18 @@ class CaptureCompletes:
 
     Proven by:
         allocation-beside-the-pool, attention-scratch-grows-in-window, begin-without-end,
-        bypass-captured-anyway, bypass-not-skipped, chunk-pregrow-removed, columns-not-compared,
+        bypass-captured-anyway, bypass-not-skipped, chunk-failure-not-reset, chunk-pregrow-removed,
+        chunk-profile-not-kept, closed-container-recaptured, columns-not-compared,
+        container-begin-removed, container-not-abandoned, container-not-ended, decode-begin-removed,
+        decode-profile-not-kept, draft-begin-removed, draft-failure-not-reset, draft-not-abandoned,
+        draft-piece-not-ended, draft-pregrow-removed, draft-profile-not-kept,
         drain-removed-on-unfixed-driver, failure-not-reset, forks-left-open,
         inert-taken-for-captured, lost-capture-not-ended, nesting-not-refused,
         outgrown-scratch-freed, pregrow-behind-dbuf, pregrow-inside-window, pregrow-returns-zero,
-        profile-short-by-one, prompt-keyed-by-address, prompt-siblings-confused,
-        ring-keyed-on-size-alone, speculation-without-ring, switches-read-anew, taps-not-compared,
-        whole-graph-broken.
+        profile-short-by-one, prompt-begin-removed, prompt-capture-not-abandoned,
+        prompt-keyed-by-address, prompt-not-ended, prompt-pregrow-removed, prompt-profile-not-kept,
+        prompt-siblings-confused, prompt-upload-not-marked, ring-keyed-on-size-alone,
+        speculation-without-ring, switches-read-anew, taps-not-compared, whole-graph-broken.
     """
 
     code: ClassVar[str] = "CG004"
@@ -100,8 +105,8 @@ def fault_of(window: Window) -> str:
 
 def second_call(trace: Trace, window: Window) -> str:
     """A second begin or end of one window, refused or not; empty when there is none."""
-    for event in trace.events:
-        if event.stream != window.stream or not window.spans(event):
+    for event in trace.spanned(window):
+        if event.stream != window.stream:
             continue
         if event.api in BEGIN_APIS:
             return f"a second begin on the capturing stream returned {event.error}"
@@ -114,9 +119,10 @@ def stray_end(trace: Trace) -> Event | None:
     """An end outside every window: nothing was being captured on its stream."""
     ends = {window.end for window in trace.windows}
     for event in trace.events:
-        inside = any(w.spans(event) and w.stream == event.stream for w in trace.windows)
         # An inert backend answers begin and end with success and opens nothing.
-        if event.api == END_API and event.refused and event.seq not in ends and not inside:
+        if event.api != END_API or not event.refused or event.seq in ends:
+            continue
+        if not any(w.spans(event) and w.stream == event.stream for w in trace.windows):
             return event
     return None
 
@@ -134,7 +140,7 @@ def miscounted(evidence: Evidence) -> str:
 def cause_in(trace: Trace, window: Window) -> Event:
     """The first refused call inside a window, else beside it, else the end, else the begin."""
     for belongs in (window.inside, window.beside):
-        for event in trace.events:
+        for event in trace.spanned(window):
             if event.refused and belongs(event):
                 return event
     if window.end is not None and window.end_error != SUCCESS:

@@ -37,8 +37,10 @@ class NoDriverAllocationInWindow:
 
     Proven by:
         allocation-beside-the-pool, attention-scratch-grows-in-window, bypass-captured-anyway,
-        chunk-pregrow-removed, drain-removed-on-unfixed-driver, pregrow-behind-dbuf,
-        pregrow-inside-window, pregrow-returns-zero, profile-short-by-one.
+        chunk-pregrow-removed, chunk-profile-not-kept, decode-profile-not-kept,
+        draft-pregrow-removed, draft-profile-not-kept, drain-removed-on-unfixed-driver,
+        pregrow-behind-dbuf, pregrow-inside-window, pregrow-returns-zero, profile-short-by-one,
+        prompt-pregrow-removed, prompt-profile-not-kept.
     """
 
     code: ClassVar[str] = "CG001"
@@ -130,7 +132,7 @@ def witness_of(trace: Trace, inside: list[Event]) -> tuple[Event, ...]:
 
 def request_before(trace: Trace, event: Event) -> Event | None:
     """The last pool request of the same thread before an event of the same step."""
-    for earlier in reversed(trace.events[: event.seq]):
+    for earlier in trace.events[: event.seq][::-1]:
         if earlier.phase != event.phase:
             return None
         if earlier.api == notes.GET and earlier.thread == event.thread:

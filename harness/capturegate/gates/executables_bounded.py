@@ -34,7 +34,7 @@ class ExecutablesAreBounded:
         graphs; drop the least recently used entry when the bound is reached.
 
     Proven by:
-        prompt-entries-unbounded, prompt-shares-the-namespace.
+        prompt-entries-unbounded, prompt-executable-kept, prompt-shares-the-namespace.
     """
 
     code: ClassVar[str] = "CG009"

@@ -31,7 +31,8 @@ class LaterObservationsReplay:
         not by where its sources lie: the same work arrives at another address every time.
 
     Proven by:
-        prompt-keyed-by-address, prompt-replayed-and-run.
+        prompt-keyed-by-address, prompt-launch-removed, prompt-replayed-and-run,
+        prompt-upload-not-marked.
     """
 
     code: ClassVar[str] = "CG007"

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from capturegate.gates.base import Evidence, Judgement
 from capturegate.run.result import Verdict
-from capturegate.trace import ENGINE, Event, Trace
+from capturegate.trace import BEGIN_TO_GRAPH_API, END_API, ENGINE, Event, Trace
 
 _MADE_BY_HANDLE = {
     "cudaGraphInstantiate": "executable",
@@ -53,7 +53,13 @@ class NothingLeftAtTeardown:
         and drain each pool last. Do it on the failure path too.
 
     Proven by:
-        begin-without-end, lost-capture-not-ended, outgrown-scratch-freed, server-keeps-its-stream.
+        begin-without-end, chunk-closed-with-scratch, closed-container-keeps-graphs,
+        container-not-abandoned, container-not-ended, draft-begin-refused-keeps-graph,
+        draft-begin-removed, draft-closed-with-graphs, draft-closed-with-scratch,
+        draft-not-abandoned, draft-piece-not-ended, dropped-graph-kept, lost-capture-not-ended,
+        outgrown-scratch-freed, pins-not-lifted, prompt-capture-not-abandoned,
+        prompt-executable-kept, prompt-graph-kept, prompt-not-ended, prompt-refresh-unpin-removed,
+        prompt-unpin-removed, refused-graph-kept, server-keeps-its-stream.
     """
 
     code: ClassVar[str] = "CG011"
@@ -83,10 +89,18 @@ class NothingLeftAtTeardown:
 def lives(trace: Trace) -> tuple[int, list[tuple[str, Event]]]:
     """How much was made, and what of it is left, each with its kind and the call that made it."""
     there: dict[tuple[str, int | str], tuple[str, Event]] = {}
+    added_to: dict[int, int | str] = {}
     made = 0
     for event in trace.events:
-        if event.refused or event.actor != ENGINE:
+        if event.actor != ENGINE:
             continue
+        if event.refused:
+            # A capture that is lost takes the graph that it was adding to with it.
+            if event.api == END_API and event.capture in added_to:
+                there.pop(("graph", added_to[event.capture]), None)
+            continue
+        if event.api == BEGIN_TO_GRAPH_API:
+            added_to[event.capture] = event.handle
         if kind := _MADE_BY_HANDLE.get(event.api):
             if event.handle:
                 there[kind, event.handle] = kind, event

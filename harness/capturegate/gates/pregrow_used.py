@@ -33,7 +33,8 @@ class PregrowIsUsed:
         the step that had it.
 
     Proven by:
-        step-boundary-removed.
+        chunk-boundary-removed, draft-boundary-removed, step-boundary-removed,
+        window-counts-nothing.
     """
 
     code: ClassVar[str] = "CG003"
@@ -57,8 +58,8 @@ class PregrowIsUsed:
         for window in trace.windows:
             taken = {
                 ((event.detail or {})["size_class"], event.allocation)
-                for event in trace.events
-                if window.spans(event) and event.api == notes.GOT
+                for event in trace.spanned(window)
+                if event.api == notes.GOT
             }
             for note in pre_grows_between(trace, since, window):
                 for size_class, made in (note.detail or {})["created"].items():

@@ -37,7 +37,10 @@ class ProfileCoversWindow:
         nothing transient is out, and give every captured shape a profile of its own.
 
     Proven by:
-        bypass-captured-anyway, profile-short-by-one.
+        bypass-captured-anyway, chunk-profile-not-kept, chunk-profile-not-noted,
+        decode-profile-not-kept, decode-profile-not-noted, draft-profile-not-kept,
+        draft-profile-not-noted, profile-short-by-one, prompt-profile-not-kept,
+        prompt-profile-not-noted.
     """
 
     code: ClassVar[str] = "CG002"
@@ -51,7 +54,7 @@ class ProfileCoversWindow:
         trace = evidence.trace
         demand_blocks = profiled_blocks = 0
         for window in trace.windows:
-            requests = [e for e in trace.events if window.spans(e) and e.api in _TRAFFIC]
+            requests = [e for e in trace.spanned(window) if e.api in _TRAFFIC]
             for pool in sorted({(e.detail or {})["pool"] for e in requests}):
                 note = profile_before(trace, window, pool)
                 profile = (note.detail or {})["profile"] if note else {}
@@ -93,7 +96,7 @@ def _broken(
 
 def profile_before(trace: Trace, window: Window, pool: str) -> Event | None:
     """The last profile of a pool that was noted in the window's step before it began."""
-    for event in reversed(trace.events[: window.begin]):
+    for event in trace.events[: window.begin][::-1]:
         if event.phase != window.phase:
             return None
         if event.api == notes.PROFILE and (event.detail or {})["pool"] == pool:

@@ -44,9 +44,13 @@ class ReplayMatchesEager:
 
     Proven by:
         allocation-beside-the-pool, begin-without-end, breaks-not-replayed, bypass-captured-anyway,
-        drain-removed-on-unfixed-driver, outgrown-scratch-freed, pregrow-behind-dbuf,
-        pregrow-inside-window, pregrow-returns-zero, profile-short-by-one, prompt-siblings-confused,
-        replay-does-nothing.
+        cell-not-marked, cell-not-waited-for, cold-upload-not-marked, container-launch-removed,
+        decode-launch-removed, decode-profile-not-kept, draft-launch-removed,
+        draft-pieces-unordered, drain-removed-on-unfixed-driver, outgrown-scratch-freed,
+        pregrow-behind-dbuf, pregrow-inside-window, pregrow-returns-zero, profile-short-by-one,
+        prompt-begin-removed, prompt-launch-removed, prompt-not-ended, prompt-siblings-confused,
+        prompt-upload-not-marked, replay-does-nothing, replay-not-marked, staging-not-marked,
+        staging-not-waited-for.
     """
 
     code: ClassVar[str] = "CG005"

@@ -42,7 +42,8 @@ class ReplayTouchesOnlyItsOwn:
         is dropped. Keep what a graph reads in memory that lives as long as the graph.
 
     Proven by:
-        chunk-scratch-released, outgrown-scratch-freed, pin-removed.
+        chunk-scratch-released, container-keeps-segments, draft-scratch-released,
+        outgrown-scratch-freed, pin-removed, prompt-pin-removed, prompt-repin-removed.
     """
 
     code: ClassVar[str] = "CG006"

@@ -24,7 +24,7 @@ from capturegate.run.asking import (
 from capturegate.run.failures import EngineFailed, fault
 from capturegate.run.result import CheckOutcome, CheckResult, Failure
 from capturegate.scenario.model import Case, Check, Step
-from capturegate.trace import BEGIN_APIS, END_API, ENGINE, FREEING_APIS, Event
+from capturegate.trace import BEGIN_APIS, END_API, ENGINE, FREEING_APIS, WORK_APIS, Event
 
 POISON = 0xFF
 """Fill of poisoned outputs: every float32 made of it is a NaN."""
@@ -182,7 +182,26 @@ def trace_counters(events: list[Event]) -> dict[str, int]:
         "driver_frees": sum(e.api in FREEING_APIS for e in mine),
         "refused_calls": sum(e.refused for e in mine),
         "pre_grows": sum(e.api == notes.PRE_GREW for e in mine),
+        "in_flight_at_begin": _in_flight_at_begin(mine),
     }
+
+
+def _in_flight_at_begin(events: list[Event]) -> int:
+    """Work of a step that nobody had waited for when a capture of its stream began."""
+    in_flight: Counter[int] = Counter()
+    found = 0
+    for event in events:
+        if event.refused or (event.capture and event.api not in BEGIN_APIS):
+            continue
+        if event.api in BEGIN_APIS:
+            found += in_flight[event.stream]
+        elif event.api in WORK_APIS:
+            in_flight[event.stream] += 1
+        elif event.api == "cudaStreamSynchronize":
+            in_flight[event.stream] = 0
+        elif event.api == "cudaDeviceSynchronize":
+            in_flight.clear()
+    return found
 
 
 def _judge_check(check: Check, facts: Mapping[str, Any]) -> CheckResult:
