@@ -63,6 +63,19 @@ def test_children_compile_what_they_import_once_and_beside_nobodys_sources(tmp_p
     assert list(tmp_path.rglob("*.pyc")) == []
 
 
+def test_what_was_compiled_goes_with_a_parent_that_is_killed(tmp_path):
+    note = tmp_path / "note"
+    request = {"do": "hang", "note": str(note), "alone": True}
+    script = _PARENT.format(path=sys.path[:2], request=request, spawn=False)
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    parent = subprocess.Popen([sys.executable, "-c", script], env=env)
+    wait_for_file(note)
+    assert list(tmp_path.glob("capturegate-*"))
+    parent.kill()
+    parent.wait()
+    wait_for(lambda: not list(tmp_path.glob("capturegate-*")))
+
+
 def test_bytecode_that_lies_beside_the_sources_is_not_believed(tmp_path, monkeypatch):
     source = tmp_path / "engine_of_today.py"
     source.write_text("raise SystemExit('stale')\n")
@@ -302,7 +315,9 @@ def test_a_child_dies_with_its_zygote_even_when_the_parent_is_dead(tmp_path):
     note = tmp_path / "note"
     request = {"do": "hang", "note": str(note), "alone": True}
     script = _PARENT.format(path=sys.path[:2], request=request, spawn=False)
-    parent = subprocess.Popen([sys.executable, "-c", script])
+    # Nobody is left who could clear away what was compiled.
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    parent = subprocess.Popen([sys.executable, "-c", script], env=env)
     wait_for_file(note)
     child, zygote = map(int, note.read_text().split())
     # Stopped, the zygote cannot notice that its parent has gone.
