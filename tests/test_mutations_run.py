@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -254,6 +255,21 @@ def test_the_command_is_green_only_when_every_plan_is_proved(tmp_path, monkeypat
     }
     assert 0 == one.exit_code, one.output
     assert "mutations: 1 | 1 proved · 0 mutants x 2 cases" in one.stdout
+
+
+@pytest.mark.skipif(find_spec("cuda") is not None, reason="cuda-python is installed here")
+def test_a_backend_that_does_not_work_here_is_refused_before_anything_is_written(
+    tmp_path, monkeypatch
+):
+    write_toy(tmp_path, {"proved": PLANS["proved"]})
+    monkeypatch.syspath_prepend(str(tmp_path))
+    rows = tmp_path / "rows.jsonl"
+
+    refused = invoke(tmp_path, "--backend", "cupy", "--results", str(rows))
+
+    assert refused.exit_code == 2
+    assert refused.stderr.startswith("the cupy backend needs"), refused.stderr
+    assert not rows.exists()
 
 
 def test_files_that_change_during_the_run_leave_no_verdict(tmp_path, monkeypatch):

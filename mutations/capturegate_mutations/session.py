@@ -12,7 +12,7 @@ from pathlib import Path
 from capturegate.errors import InputError
 from capturegate.gates.registry import all_gates
 from capturegate.run.keyword import parse_keyword
-from capturegate.run.plan import check_backend, expand, load, preload_of, validate
+from capturegate.run.plan import check_backend, check_usable, expand, load, preload_of, validate
 from capturegate.run.pool import Pool
 from capturegate.run.store import Writer
 from capturegate.scenario.model import Case
@@ -72,9 +72,10 @@ class Session:
         settings = Settings(seed=request.seed, time_limit_s=request.time_limit_s)
         self._known = ROWS.read(request.resume) if request.resume else {}
         with contextlib.ExitStack() as stack:
+            pool = stack.enter_context(Pool(workers=request.workers))
+            check_usable(request.backend, pool)
             if request.results:
                 self._writer = stack.enter_context(ROWS.writer(request.results))
-            pool = stack.enter_context(Pool(workers=request.workers))
             validate(scenarios, pool, all_gates(), preload_of(request.backend))
             runner = Runner(
                 pool=pool,
