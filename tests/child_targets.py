@@ -22,6 +22,23 @@ def _echo(request):
     return {"said": request["say"]}
 
 
+def _generate(request):
+    """What an engine that generates code does: a module of its own, made anew for each case."""
+    folder = Path(request["folder"])
+    folder.mkdir(exist_ok=True)
+    module = folder / "generated_today.py"
+    module.write_text(f"VALUE = {request['value']}\n")
+    os.utime(module, (1_700_000_000, 1_700_000_000))
+    sys.path.insert(0, str(folder))
+    return {"value": importlib.import_module("generated_today").VALUE}
+
+
+def _draw(request):
+    import numpy as np
+
+    return {"drawn": np.random.random()}
+
+
 def _cached(request):
     return {"cached": importlib.import_module(request["module"]).__spec__.cached}
 

@@ -28,6 +28,13 @@ def test_a_plan_is_exact_over_the_scenarios_chosen():
     assert sheet.scope.startswith("scope: the 4 cases of the scenarios chosen")
 
 
+def test_a_predicate_answers_the_chosen_among_its_scenarios():
+    sheet = sheet_of(
+        "seed/bypass-not-skipped.mutation.yaml", "seed/decode-nonspec-dense.scenario.yaml"
+    )
+    assert [row.proof for row in sheet.rows] == [Proof.PROVED]
+
+
 def test_a_plan_that_expects_nothing_of_them_is_refused():
     with pytest.raises(InputError, match="expect nothing of the scenarios chosen"):
         sheet_of("seed/pregrow-behind-dbuf.mutation.yaml", "seed/pool-arithmetic.scenario.yaml")

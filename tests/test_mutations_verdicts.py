@@ -247,3 +247,13 @@ def test_results_of_other_cases_or_of_none_are_never_compared():
 def test_only_proved_is_the_word_for_green():
     assert Proof.PROVED == "proved"
     assert len(Proof) == 10
+
+
+@pytest.mark.parametrize(("accounted", "changed"), [(True, {}), (False, {"failure": "CudaError"})])
+def test_an_arm_that_is_to_raise_has_to_raise_what_it_accounts_for(accounted, changed):
+    def refused(*, accounted):
+        failure = Failure(type="CudaError", message="m", step="s", accounted=accounted)
+        return result("a", gates=[gate(Verdict.BROKEN)], failure=failure)
+
+    found = changes_of({A: refused(accounted=True)}, {A: refused(accounted=accounted)})
+    assert changed == {name: m.verdict for name, m in found.get(A, {}).items()}

@@ -51,16 +51,44 @@ def test_a_child_answers(spawn):
     assert (answer.value, answer.fate, answer.error) == ({"said": "hé"}, "answered", "")
 
 
-def test_children_compile_what_they_import_once_and_beside_nobodys_sources(tmp_path, monkeypatch):
-    (tmp_path / "engine_of_today.py").write_text("VALUE = 1\n")
+ENGINE = """
+class Engine:
+    verbs = counters = predicates = {}
+
+    def __init__(self, *arguments):
+        pass
+"""
+
+
+def test_what_describes_an_engine_compiles_it_for_all_children(tmp_path, monkeypatch):
+    (tmp_path / "engine_of_today.py").write_text(ENGINE)
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    describe = Task(target="describe", request={"engine": "engine_of_today:Engine"}, env={})
     with Pool(workers=1) as pool:
-        first, second = (pool.call(task("cached", module="engine_of_today")) for _ in range(2))
-        assert first.value == second.value
-        cached = Path(first.value["cached"])
-        assert cached.is_file()
-    assert not cached.exists()
+        before = Path(pool.call(task("cached", module="engine_of_today")).value["cached"])
+        assert not before.exists()
+        pool.call(describe)
+        assert before.is_file()
+        after = pool.call(task("cached", module="engine_of_today", spawn=True)).value["cached"]
+        assert after == str(before)
+    assert not before.exists()
     assert list(tmp_path.rglob("*.pyc")) == []
+
+
+@both_ways
+def test_what_an_engine_generates_is_compiled_anew_for_each_case(tmp_path, spawn):
+    with Pool(workers=1) as pool:
+        made = [
+            pool.call(task("generate", folder=str(tmp_path / "made"), value=n, spawn=spawn)).value
+            for n in (1, 2)
+        ]
+    assert made == [{"value": 1}, {"value": 2}]
+
+
+def test_forks_do_not_draw_the_same_numbers():
+    with Pool(workers=1) as pool:
+        first, second = (pool.call(task("draw")).value for _ in range(2))
+    assert first != second
 
 
 def test_what_was_compiled_goes_with_a_parent_that_is_killed(tmp_path):
@@ -76,7 +104,8 @@ def test_what_was_compiled_goes_with_a_parent_that_is_killed(tmp_path):
     wait_for(lambda: not list(tmp_path.glob("capturegate-*")))
 
 
-def test_bytecode_that_lies_beside_the_sources_is_not_believed(tmp_path, monkeypatch):
+@both_ways
+def test_bytecode_that_lies_beside_the_sources_is_not_believed(tmp_path, spawn):
     source = tmp_path / "engine_of_today.py"
     source.write_text("raise SystemExit('stale')\n")
     py_compile.compile(str(source))
@@ -84,7 +113,7 @@ def test_bytecode_that_lies_beside_the_sources_is_not_believed(tmp_path, monkeyp
     source.write_text("VALUE = 1 #34567890123456\n")
     assert source.stat().st_size == then.st_size
     os.utime(source, ns=(then.st_atime_ns, then.st_mtime_ns))
-    assert call("cached", module="engine_of_today").error == ""
+    assert call("cached", module="engine_of_today", spawn=spawn).error == ""
 
 
 def test_every_task_is_answered_once_and_under_its_ticket():

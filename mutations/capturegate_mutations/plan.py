@@ -61,6 +61,13 @@ class PredicateFlip:
         """Whether it is answered to the cases of a scenario in a lane."""
         return self.lane in ("", lane) and (not self.scenarios or scenario in self.scenarios)
 
+    def without(self, scenarios: Collection[str]) -> PredicateFlip | None:
+        """The flip as far as it is not about these scenarios; None where nothing is left of it."""
+        if not self.scenarios:
+            return self
+        left = tuple(name for name in self.scenarios if name not in scenarios)
+        return replace(self, scenarios=left) if left else None
+
 
 Flip = CodeFlip | ScenarioFlip | PredicateFlip
 
@@ -101,10 +108,16 @@ class Plan:
     where: Location
     case_places: Mapping[CaseKey, Location] = field(default_factory=dict)
 
-    def within(self, cases: Collection[CaseKey]) -> Plan:
-        """The plan as far as it is about these cases."""
+    def within(self, cases: Collection[CaseKey], aside: Collection[CaseKey] = ()) -> Plan:
+        """The plan as far as it is about these cases; `aside` are those that were not chosen."""
+        out = {case.partition("[")[0] for case in aside}
+        out -= {case.partition("[")[0] for case in cases}
+        flips = (
+            flip.without(out) if isinstance(flip, PredicateFlip) else flip for flip in self.flips
+        )
         return replace(
             self,
+            flips=tuple(flip for flip in flips if flip is not None),
             expect={case: wanted for case, wanted in self.expect.items() if case in cases},
             also={case: wanted for case, wanted in self.also.items() if case in cases},
         )

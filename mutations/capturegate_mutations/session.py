@@ -108,7 +108,7 @@ class Session:
             # A plan may speak of shipped cases that were not chosen: they are set aside, aloud.
             shipped = {case.name for case in expand(load(()), request.backend)}
         whole = load_plans(files, names | shipped, draft=request.draft)
-        plans = [plan.within(names) for plan in whole]
+        plans = [plan.within(names, shipped) for plan in whole]
         aside = sum(len(plan.expect.keys() - names) for plan in whole)
         if aside:
             sheet.scope = (

@@ -60,13 +60,14 @@ def key_of(result: CaseResult) -> CaseKey:
     return f"{result.scenario}[{result.lane}/{result.arm}]"
 
 
-def members_of(result: CaseResult) -> dict[str, Member]:
+def members_of(result: CaseResult, *, is_to_raise: bool = False) -> dict[str, Member]:
     """Every gate and check of a case by its id.
 
     A gate that nobody named is one only where it is broken: as long as it is not, whether it
     found something to judge is nobody's claim. An engine's exception is one of its own, unless a
     refused call raised it and something is red for it: a mutant that dies of its own mistake, such
-    as an unbound name, proves nothing by being red.
+    as an unbound name, proves nothing by being red. A case that `is_to_raise` has to raise what
+    its arm accounts for, and any other refusal is one of its own too.
     """
     members = {
         gate.gate: _gate_member(gate)
@@ -76,8 +77,11 @@ def members_of(result: CaseResult) -> dict[str, Member]:
     for check in result.checks:
         members[check.id] = Member(verdict=check.outcome.value, blocked_by=check.blocked_by)
     red = any(member.verdict in ("broken", "failed") for member in members.values())
-    if result.failure is not None and not (red and result.failure.type == _REFUSAL):
-        members[FAILURE] = Member(verdict=result.failure.type)
+    failure = result.failure
+    if failure is not None:
+        told = red and failure.type == _REFUSAL and (failure.accounted or not is_to_raise)
+        if not told:
+            members[FAILURE] = Member(verdict=failure.type)
     return members
 
 
@@ -114,7 +118,9 @@ def changes_of(
         raise ValueError("a mutant is compared on the cases of its baseline, at least one")
     found = {}
     for key, before in baseline.items():
-        changed = changed_members(members_of(before), members_of(mutant[key]))
+        is_to_raise = before.failure is not None and before.failure.accounted
+        after = members_of(mutant[key], is_to_raise=is_to_raise)
+        changed = changed_members(members_of(before), after)
         if changed:
             found[key] = changed
     return found

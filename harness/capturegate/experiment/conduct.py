@@ -183,8 +183,9 @@ def _case_answer(answer: Answer) -> Answer:
 
 
 def _raised(told: str) -> Answer:
-    """What a traceback comes to: its last line, which names the error."""
-    return Answer(value=None, fate="raised", error=told.rstrip().splitlines()[-1])
+    """What a traceback comes to: the line that names the error, the last that is not indented."""
+    lines = [line for line in told.splitlines() if line.strip() and not line[0].isspace()]
+    return Answer(value=None, fate="raised", error=lines[-1] if lines else told)
 
 
 def _not_run(experiment: Experiment, reason: str) -> ExperimentReport:

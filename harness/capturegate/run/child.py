@@ -62,6 +62,17 @@ def extend_path(entries: list[str]) -> None:
             sys.path.append(entry)
 
 
+def share_bytecode(folder: str, target: str) -> None:
+    """From now on read what was compiled in this run, and nothing that lies beside the sources.
+
+    Only the child that describes an engine writes: what is made anew for a case, by an engine
+    that generates code, is compiled anew.
+    """
+    if folder:
+        sys.pycache_prefix = folder
+        sys.dont_write_bytecode = target != "describe"
+
+
 def answer(call: Callable[[], dict[str, Any]]) -> bytes:
     """Call a target; the frame that tells its value or what it raised."""
     try:
@@ -115,6 +126,7 @@ def main(job_fd: int, answer_fd: int) -> NoReturn:
     with os.fdopen(job_fd, "rb") as file:
         job = json.load(file)
     extend_path(job["path"])
+    share_bytecode(job["compiled"], job["target"])
     pid = os.getpid()
     finish(answer_fd, answer(lambda: target_of(job["target"])(job["request"])), pid)
 

@@ -335,8 +335,12 @@ class Pool:
 
 def _is_roomy(folder: str) -> bool:
     """Whether files can be written there in full: Python takes one that was cut off for whole."""
-    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
-    return unlimited and shutil.disk_usage(folder).free > _ROOM_BYTES
+    if resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY:
+        return False
+    try:
+        return shutil.disk_usage(folder).free > _ROOM_BYTES
+    except OSError:
+        return False
 
 
 def _kill(zygote: _Zygote) -> None:

@@ -82,8 +82,6 @@ def warm_up() -> None:
     # These two load parts of NumPy that take longer than many a case.
     np.random.default_rng(0)
     np.unique(a)
-    # Forks would all draw the same numbers from the generator that has no seed of its own.
-    os.register_at_fork(after_in_child=np.random.seed)
 
 
 class Zygote:
@@ -161,11 +159,7 @@ class Zygote:
         for name in message["preload"]:
             __import__(name)
         warm_up()
-        # Children compile an engine once for all of them, also where Python is told to write no
-        # bytecode; and none of them trusts what somebody left beside the sources.
-        if message["compiled"]:
-            self._compiled = message["compiled"]
-            sys.pycache_prefix, sys.dont_write_bytecode = self._compiled, False
+        self._compiled = message["compiled"]
         gc.freeze()
         self._send({"ready": os.getpid()})
 
@@ -223,7 +217,8 @@ class Zygote:
         """What a fresh interpreter reads its request from; nothing for a fork, which has it."""
         if not message["spawn"]:
             return Path(os.devnull).open("rb")
-        job = {name: message[name] for name in ("target", "request")} | {"path": self._path}
+        job = {name: message[name] for name in ("target", "request")}
+        job |= {"path": self._path, "compiled": self._compiled}
         file = tempfile.TemporaryFile()  # noqa: SIM115, the caller closes it
         file.write(json.dumps(job).encode())
         file.seek(0)
@@ -262,6 +257,10 @@ class Zygote:
                 argv = [sys.executable, *module, str(job_fd), str(answer_fd)]
                 os.execv(sys.executable, argv)  # noqa: S606, no shell is wanted
             pid = os.getpid()
+            child.share_bytecode(self._compiled, message["target"])
+            if numpy := sys.modules.get("numpy"):
+                # Forks would all draw the same numbers from the generator of the zygote.
+                numpy.random.seed()
             child.finish(answer_fd, child.answer(lambda: target(message["request"])), pid)
         finally:
             # Never back into the zygote's loop: there must not be two of it.
