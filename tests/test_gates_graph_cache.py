@@ -1,5 +1,7 @@
 """The gates of graph caches on hand-made traces: green, red, vacuous."""
 
+import threading
+
 import pytest
 
 from capturegate import notes
@@ -23,9 +25,20 @@ class Cache:
     def __init__(self):
         self.recorder = Recorder()
         self.notes = notes.GraphNotes(self.recorder)
+        self.graph = 100
 
-    def call(self, api, handle=0, outcome=OK):
-        self.recorder.call(api, outcome, 2, handle=handle)
+    def call(self, api, handle=0, outcome=OK, **detail):
+        self.recorder.call(api, outcome, 2, handle=handle, detail=detail)
+        return self
+
+    def step(self, phase):
+        self.recorder.phase = phase
+        return self
+
+    def in_thread(self, work):
+        thread = threading.Thread(target=work, args=(self,))
+        thread.start()
+        thread.join()
         return self
 
     def observe(self, identity="a", properties="1"):
@@ -42,9 +55,23 @@ class Cache:
         self.notes.ran_directly(*self.what)
         return self
 
+    def copy(self, api="cudaMemcpyAsync", capture=0):
+        return self.call(api, outcome=Outcome("cudaSuccess", capture=capture))
+
+    def captured(self, *kernels, capture=1, graph=None):
+        """Capture kernels and end it; what is made next is made of its graph."""
+        self.graph = graph or self.graph + 1
+        for kernel in kernels:
+            self.work(kernel, capture=capture)
+        outcome = Outcome("cudaSuccess", capture=capture)
+        return self.call("cudaStreamEndCapture", self.graph, outcome, nodes=len(kernels))
+
     def made(self, executable=7):
-        self.call("cudaGraphInstantiate", executable)
+        self.call("cudaGraphInstantiate", executable, graph=self.graph)
         return self.holds(executable)
+
+    def updated(self, executable=7, outcome=OK):
+        return self.call("cudaGraphExecUpdate", executable, outcome, graph=self.graph)
 
     def holds(self, executable=7):
         self.notes.holds(executable, *self.what)
@@ -91,27 +118,189 @@ def test_a_known_observation_that_takes_two_launches_is_broken():
 
 
 def test_a_known_observation_that_runs_beside_its_launch_is_broken():
-    seeded = Cache().observe().work().ran().work(capture=1).made()
+    seeded = Cache().observe().work().ran().captured("embed").made()
     judged = seeded.observe().launch().work().judge(HIT)
     assert (judged.verdict, judged.figures["replayed"]) == (Verdict.BROKEN, 0)
     assert "ran directly beside its launch" in judged.reason
 
 
 def test_other_work_after_a_launch_is_no_direct_run():
-    seeded = Cache().observe().work().ran().work(capture=1).made()
+    seeded = Cache().observe().work().ran().captured("embed").made()
     judged = seeded.observe().launch().work(at=8192).work("sample").judge(HIT)
     assert judged.verdict is Verdict.HELD
 
 
+def test_a_part_of_it_after_a_launch_is_no_direct_run():
+    seeded = Cache().observe().work().work("norm").ran().captured("embed", "norm").made()
+    assert seeded.observe().launch().work("norm").judge(HIT).verdict is Verdict.HELD
+
+
+def test_the_same_work_in_a_later_step_is_no_direct_run_beside_the_launch():
+    seeded = Cache().step("1:cold").observe().work().ran().captured("embed").made()
+    judged = seeded.step("2:warm").observe().launch().step("3:declined").work().judge(HIT)
+    assert (judged.verdict, judged.figures["replayed"]) == (Verdict.HELD, 1)
+
+
+def test_a_direct_run_beside_a_launch_is_seen_in_another_order_of_its_branches():
+    seeded = Cache().observe().work("attn").work("mlp").ran().captured("attn", "mlp").made()
+    judged = seeded.observe().launch().work("mlp").work("attn").judge(HIT)
+    assert "ran directly beside its launch" in judged.reason
+
+
+def test_copies_that_run_again_beside_a_launch_as_a_batch_are_seen():
+    seeded = Cache().observe().copy("cudaMemcpyBatchAsync").ran()
+    seeded.copy(capture=1).captured().made()
+    judged = seeded.observe().launch().copy("cudaMemcpyBatchAsync").judge(HIT)
+    assert "ran directly beside its launch" in judged.reason
+
+
 def test_a_direct_run_of_less_than_was_captured_proves_nothing():
-    seeded = Cache().observe().work().ran()
-    seeded.work(capture=1).work("norm", capture=1).made()
+    seeded = Cache().observe().work().ran().captured("embed", "norm").made()
     assert seeded.observe().launch().judge(FIRST).verdict is Verdict.BROKEN
 
 
+def test_a_direct_run_that_made_a_call_once_does_not_prove_it_twice():
+    seeded = Cache().observe().work().ran().captured("embed", "embed").made()
+    assert seeded.observe().launch().judge(FIRST).verdict is Verdict.BROKEN
+
+
+@pytest.mark.parametrize("times", [1, 2], ids=["in the second", "after two direct runs"])
+def test_other_work_captured_in_a_later_observation_is_unproven(times):
+    story = Cache()
+    for _ in range(times):
+        story.observe().work().ran()
+    story.captured("other").made().observe().launch()
+    assert story.judge(FIRST).verdict is Verdict.BROKEN
+
+
+def test_work_captured_and_launched_without_a_direct_run_of_it_is_unproven():
+    story = Cache().observe().work().ran().observe().captured("other").made().launch()
+    assert story.judge(FIRST).verdict is Verdict.BROKEN
+
+
+def test_a_second_executable_of_other_work_is_unproven_beside_its_proven_twin():
+    story = Cache().observe().work().ran().captured("embed").made(7)
+    story.observe().captured("other", capture=2).made(8)
+    assert story.observe().launch(7).judge(FIRST).verdict is Verdict.HELD
+    judged = story.observe().launch(8).judge(FIRST)
+    assert (judged.verdict, judged.witness[0].handle) == (Verdict.BROKEN, 8)
+
+
+def test_an_update_from_other_work_is_unproven_whatever_the_cache_says_it_holds():
+    story = Cache().observe().work().ran().captured("embed").made()
+    story.observe().captured("other", capture=2).updated().holds().observe().launch()
+    assert story.judge(FIRST).verdict is Verdict.BROKEN
+
+
+def test_a_refused_update_leaves_an_executable_what_it_was():
+    refused = Outcome("cudaErrorGraphExecUpdateFailure")
+    story = Cache().observe().work().ran().captured("embed").made()
+    story.observe().captured("other", capture=2).updated(outcome=refused).observe().launch()
+    assert story.judge(FIRST).verdict is Verdict.HELD
+
+
+@pytest.mark.parametrize(("part", "verdict"), [("embed", Verdict.HELD), ("other", Verdict.BROKEN)])
+def test_what_a_child_graph_holds_is_among_what_an_executable_is_made_of(part, verdict):
+    story = Cache().observe().work().work("norm").ran()
+    story.captured(part, graph=50).captured("norm", capture=2, graph=60)
+    story.call("cudaGraphAddChildGraphNode", 60, child=50).made()
+    assert story.observe().launch().judge(FIRST).verdict is verdict
+
+
+def test_captures_into_the_same_graph_are_all_in_its_executable():
+    story = Cache().observe().work("norm").ran()
+    story.captured("other", graph=60).captured("norm", capture=2, graph=60).made()
+    assert story.observe().launch().judge(FIRST).verdict is Verdict.BROKEN
+
+
+def test_branches_may_be_submitted_in_another_order_than_they_were_captured():
+    story = Cache().observe().work("mlp").work("attn").ran().captured("attn", "mlp").made()
+    assert story.observe().launch().judge(FIRST).verdict is Verdict.HELD
+
+
+@pytest.mark.parametrize("api", ["cudaMemcpyBatchAsync", "cudaLaunchHostFunc"])
+def test_a_direct_run_may_consist_of_any_work(api):
+    story = Cache().observe().copy(api).ran().made().observe().launch()
+    assert story.judge(FIRST).verdict is Verdict.HELD
+
+
+def test_a_host_function_that_was_captured_is_asked_for():
+    story = Cache().observe().work().ran().copy("cudaLaunchHostFunc", capture=1)
+    story.captured("embed").made().observe().launch()
+    assert story.judge(FIRST).verdict is Verdict.BROKEN
+
+
+@pytest.mark.parametrize(
+    ("directly", "verdict"),
+    [("cudaMemcpyBatchAsync", Verdict.HELD), ("cudaMemsetAsync", Verdict.BROKEN)],
+)
+def test_a_batch_stands_for_the_single_copies_that_were_captured(directly, verdict):
+    story = Cache().observe().copy(directly).work().ran()
+    story.copy(capture=1).copy(capture=1).captured("embed").made()
+    assert story.observe().launch().judge(FIRST).verdict is verdict
+
+
+def test_a_batch_stands_for_no_kernel():
+    story = Cache().observe().copy("cudaMemcpyBatchAsync").ran().captured("embed").made()
+    assert story.observe().launch().judge(FIRST).verdict is Verdict.BROKEN
+
+
+def test_a_capture_into_a_graph_that_was_instantiated_before_changes_no_executable():
+    story = Cache().observe().work().ran().captured("embed").made()
+    story.captured("other", capture=2, graph=story.graph).observe().launch()
+    assert story.judge(FIRST).verdict is Verdict.HELD
+
+
+def test_a_claim_without_a_call_takes_nothing_from_an_earlier_run():
+    story = Cache().seed().observe().ran()
+    assert story.observe().launch().judge(FIRST).verdict is Verdict.HELD
+
+
+def test_a_claim_about_other_work_than_was_observed_counts_for_nothing():
+    story = Cache().observe().work()
+    story.notes.ran_directly("prompt", "b", "1")
+    assert story.made().observe().launch().judge(FIRST).verdict is Verdict.BROKEN
+
+
+def test_observations_of_two_threads_do_not_take_each_others_work():
+    story, other = Cache(), []
+
+    def decode(cache):
+        cache.notes.observed("decode", "b", "1")
+        cache.work("token")
+        cache.notes.ran_directly("decode", "b", "1")
+        cache.captured("token", capture=2)
+        cache.call("cudaGraphInstantiate", 8, graph=cache.graph)
+        cache.notes.holds(8, "decode", "b", "1")
+        cache.notes.observed("decode", "b", "1")
+        other.append(cache.launch(8))
+
+    story.observe().work().in_thread(decode).work("norm").ran().captured("embed", "norm").made()
+    story.observe().launch()
+    assert [story] == other
+    assert story.judge(FIRST).figures == {"launches": 2, "unproven": 0}
+    assert story.judge(HIT).figures == {"observations": 4, "known": 2, "replayed": 2}
+
+
+def test_work_of_another_threads_observation_bears_out_no_direct_run():
+    def decode(cache):
+        cache.notes.observed("decode", "b", "1")
+        cache.work("embed")
+
+    story = Cache().observe().in_thread(decode).ran().captured("embed").made().observe().launch()
+    assert story.judge(FIRST).verdict is Verdict.BROKEN
+
+
+def test_a_thread_that_observes_nothing_works_for_the_observation():
+    story = Cache().observe().in_thread(Cache.work).ran().captured("embed").made()
+    assert story.observe().in_thread(Cache.launch).judge(HIT).verdict is Verdict.HELD
+    first = Cache().observe().in_thread(Cache.work).ran().captured("embed").made()
+    assert first.in_thread(Cache.launch).judge(FIRST).verdict is Verdict.BROKEN
+
+
 def test_a_window_of_another_driver_is_not_what_an_executable_holds():
-    seeded = Cache().observe().work().ran().work(capture=1).made()
-    story = seeded.work("decode", capture=1).observe().launch()
+    seeded = Cache().observe().work().ran().captured("embed").made()
+    story = seeded.captured("decode", capture=2).observe().launch()
     assert story.judge(FIRST).verdict is Verdict.HELD
     assert story.judge(HIT).verdict is Verdict.HELD
 
@@ -146,20 +335,20 @@ def test_a_launch_in_the_first_observation_is_broken():
 
 
 def test_a_launch_after_an_update_without_a_direct_run_is_broken():
-    story = Cache().seed().observe(properties="2").call("cudaGraphExecUpdate", 7).holds().launch()
+    story = Cache().seed().observe(properties="2").updated().holds().launch()
     judged = story.judge(FIRST)
     assert (judged.verdict, judged.witness[0].api) == (Verdict.BROKEN, "cudaGraphLaunch")
 
 
 def test_a_launch_after_an_update_that_nobody_told_of_is_broken():
-    judged = Cache().seed().observe().call("cudaGraphExecUpdate", 7).launch().judge(FIRST)
+    judged = Cache().seed().observe().updated().launch().judge(FIRST)
     assert "nobody knows what" in judged.reason
 
 
 def test_an_update_to_what_ran_directly_before_may_be_launched_at_once():
     story = Cache().seed(properties="1")
-    story.observe(properties="2").work().ran().call("cudaGraphExecUpdate", 7).holds()
-    story.observe(properties="1").call("cudaGraphExecUpdate", 7).holds().launch()
+    story.observe(properties="2").work().ran().updated().holds()
+    story.observe(properties="1").updated().holds().launch()
     assert story.judge(FIRST).verdict is Verdict.HELD
 
 

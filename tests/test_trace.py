@@ -20,6 +20,33 @@ def end(recorder, capture=1, stream=2):
     recorder.call("cudaStreamEndCapture", outcome, stream, detail={"nodes": 1})
 
 
+def story(*calls):
+    """A trace of calls: api, capture, graph, and for an end how many nodes the graph then has."""
+    recorder = Recorder()
+    for number, (api, capture, graph, nodes) in enumerate(calls, 1):
+        node = number if api in ("cudaLaunchKernel", "cudaGraphAddChildGraphNode") else 0
+        detail = {"nodes": nodes}
+        outcome = Outcome("cudaSuccess", capture=capture, node=node)
+        recorder.call(api, outcome, capture, handle=graph, detail=detail)
+    return recorder.trace(CAPABILITIES)
+
+
+def into(capture, graph=9):
+    return "cudaStreamBeginCaptureToGraph", capture, graph, None
+
+
+def kernel(capture):
+    return "cudaLaunchKernel", capture, 0, None
+
+
+def child(graph=9):
+    return "cudaGraphAddChildGraphNode", 0, graph, None
+
+
+def ended(capture, nodes, graph=9):
+    return "cudaStreamEndCapture", capture, graph, nodes
+
+
 def in_thread(work):
     import threading
 
@@ -70,6 +97,45 @@ def test_two_captures_at_once_are_two_windows():
     end(recorder, capture=1, stream=2)
     windows = recorder.trace(CAPABILITIES).windows
     assert [(w.capture, w.begin, w.end) for w in windows] == [(1, 0, 3), (2, 1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("calls", "nodes"),
+    [
+        ([child(), into(1), ended(1, 1)], [0]),
+        ([into(1), child(), ended(1, 1)], [0]),
+        ([into(1), kernel(1), child(), ended(1, 2), into(2), kernel(2), ended(2, 3)], [1, 1]),
+        ([into(1), child(8), kernel(1), ended(1, 1)], [1]),
+        ([into(1), kernel(1), ended(1, 1), child(), into(2), ended(2, 2)], [1, 0]),
+    ],
+    ids=["before", "in a window", "in a window, then another", "elsewhere", "between two"],
+)
+def test_a_child_graph_is_no_node_of_a_window(calls, nodes):
+    assert nodes == [window.nodes for window in story(*calls).windows]
+
+
+@pytest.mark.parametrize(
+    ("calls", "nodes"),
+    [
+        ([into(1), into(2), kernel(2), kernel(1), ended(2, 2), ended(1, 2)], [1, 1]),
+        ([into(1), into(2), kernel(1), kernel(1), ended(1, 2), ended(2, 2)], [2, 0]),
+        ([into(1), into(2), kernel(1), ended(2, 1), kernel(1), ended(1, 2)], [2, 0]),
+        ([into(1), into(2, 8), kernel(1), kernel(2), ended(2, 1, 8), ended(1, 1)], [1, 1]),
+        ([into(1), into(2), kernel(2), ended(2, 1), into(3), kernel(1), ended(3, 2)], [None, 1, 0]),
+    ],
+    ids=["one each", "none of the other", "ended first", "other graphs", "one left open"],
+)
+def test_captures_into_one_graph_at_once_count_their_own_nodes(calls, nodes):
+    assert nodes == [window.nodes for window in story(*calls).windows]
+
+
+def test_a_refused_child_graph_takes_nothing_from_a_window():
+    recorder = Recorder()
+    recorder.call("cudaGraphAddChildGraphNode", Outcome("cudaErrorInvalidValue"), handle=9)
+    begun = Outcome("cudaSuccess", capture=1)
+    recorder.call("cudaStreamBeginCaptureToGraph", begun, 2, handle=9)
+    recorder.call("cudaStreamEndCapture", begun, 2, handle=9, detail={"nodes": 1})
+    assert [1] == [window.nodes for window in recorder.trace(CAPABILITIES).windows]
 
 
 def test_a_refused_begin_opens_no_window():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ HARNESS = "harness"
 BEGIN_TO_GRAPH_API = "cudaStreamBeginCaptureToGraph"
 BEGIN_APIS = frozenset({"cudaStreamBeginCapture", BEGIN_TO_GRAPH_API})
 END_API = "cudaStreamEndCapture"
+ADD_CHILD_API = "cudaGraphAddChildGraphNode"
 ALLOCATING_APIS = frozenset(
     {"cudaMalloc", "cudaMallocAsync", "cudaMallocHost", "cudaMallocManaged", "cudaHostRegister"}
 )
@@ -319,30 +321,54 @@ class Trace:
 def windows_of(events: list[Event]) -> list[Window]:
     """Pair begins with ends by capture id; a capture that nobody ended stays open."""
     ends = {e.capture: e for e in events if e.api == END_API and e.capture}
-    held: dict[int | str, int] = {}
+    nodes = _nodes_added(events)
     found = []
     for event in events:
         # A begin that opened nothing, as on a backend that cannot capture, has no capture id.
         if event.api not in BEGIN_APIS or event.refused or not event.capture:
             continue
         end = ends.get(event.capture)
-        detail = event.detail or {}
-        ending = (end.detail or {}) if end else {}
-        nodes = ending.get("nodes")
-        if end is not None and nodes is not None:
-            before = held.get(event.handle, 0) if event.api == BEGIN_TO_GRAPH_API else 0
-            held[end.handle], nodes = nodes, nodes - before
         found.append(
             Window(
                 capture=event.capture,
                 stream=event.stream,
                 thread=event.thread,
-                mode=str(detail.get("mode", "")),
+                mode=str((event.detail or {}).get("mode", "")),
                 phase=event.phase,
                 begin=event.seq,
                 end=end.seq if end else None,
                 end_error=end.error if end else "",
-                nodes=nodes,
+                nodes=nodes.get(event.capture),
             )
         )
+    return found
+
+
+def _nodes_added(events: list[Event]) -> dict[int, int]:
+    """How many nodes each ended capture added to its graph.
+
+    An end tells how many the graph has. Those that were there before are not its own, nor are
+    child graphs, which no capture adds, nor what other captures into the same graph have added
+    and not yet ended.
+    """
+    graphs: dict[int, int | str] = {}
+    open_nodes: dict[int, set[int]] = {}
+    settled: Counter[int | str] = Counter()
+    found: dict[int, int] = {}
+    for event in events:
+        if event.refused:
+            continue
+        capture, detail = event.capture, event.detail or {}
+        if event.api == BEGIN_TO_GRAPH_API and capture:
+            graphs[capture], open_nodes[capture] = event.handle, set()
+        elif event.api == ADD_CHILD_API:
+            settled[event.handle] += 1
+        elif event.api == END_API and capture and detail.get("nodes") is not None:
+            graph = event.handle
+            open_nodes.pop(capture, None)
+            others = sum(len(own) for c, own in open_nodes.items() if graphs[c] == graph)
+            found[capture] = detail["nodes"] - settled[graph] - others
+            settled[graph] += found[capture]
+        elif event.node and capture in open_nodes:
+            open_nodes[capture].add(event.node)
     return found

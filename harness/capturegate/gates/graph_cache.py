@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from capturegate import notes
-from capturegate.trace import ENGINE, Event, Trace
+from capturegate.trace import (
+    ADD_CHILD_API,
+    END_API,
+    ENGINE,
+    WORK_APIS,
+    Event,
+    Trace,
+)
 
 INSTANTIATE = "cudaGraphInstantiate"
 UPDATE = "cudaGraphExecUpdate"
 LAUNCH = "cudaGraphLaunch"
 DESTROY = "cudaGraphExecDestroy"
-_WORK = frozenset({"cudaLaunchKernel", "cudaMemcpyAsync", "cudaMemsetAsync"})
+_CALLS = WORK_APIS - {LAUNCH}
+_COPY = "cudaMemcpyAsync"
+_BATCH = "cudaMemcpyBatchAsync"
 
 Work = tuple[str, int | str]
 """A call that puts something on a stream: its api, and the kernel where it launches one."""
@@ -34,42 +44,40 @@ class What(NamedTuple):
 class Observation:
     """One observation with what was submitted for it.
 
+    It lasts until its thread tells of the next one. A thread that tells of none works for the
+    observation that was told last.
+
     Attributes:
         what: what the cache said it is.
         known: whether the same had run directly before, and an executable for it was kept.
         told: its note.
-        work: what its executable was captured from.
-        ended: the last call of the same when it ran directly.
-        launches: launches of the cache's executables.
-        direct: work that ran, from here to the next observation.
-        captured: work that was captured in that time.
+        launches: launches of the cache's executables that hold it.
+        direct: work that ran, from here to the next observation of its thread.
+        made_of: what its launched executable was made of, as far as the trace knows.
+        proof: the earlier direct run that had all of that.
     """
 
     what: What
     known: bool
     told: Event
-    work: list[Event] = field(default_factory=list)
-    ended: Event | None = None
     launches: list[Event] = field(default_factory=list)
     direct: list[Event] = field(default_factory=list)
-    captured: list[Event] = field(default_factory=list)
+    made_of: Counter[Work] = field(default_factory=Counter)
+    proof: Sequence[Event] = ()
 
     @property
     def ran_again(self) -> bool:
-        """Whether it was also submitted call by call.
+        """Whether it was also submitted call by call, in its step.
 
-        The last of it has to write the same bytes: other work of an engine may well launch the
-        same kernels in the same order.
+        The last call of the earlier run has to write the same bytes again: other work of an engine
+        may well launch the same kernels.
         """
-        last = self.ended
-        if last is None or not self.work:
+        if not self.made_of or not self.proof:
             return False
-        ends = [
-            number
-            for number, event in enumerate(self.direct, 1)
-            if _work(event) == _work(last) and event.writes == last.writes
-        ]
-        return bool(ends) and contains(self.direct[: ends[-1]], self.work)
+        last = self.proof[-1]
+        direct = [event for event in self.direct if event.phase == self.told.phase]
+        ends = any(_work(e) == _work(last) and e.writes == last.writes for e in direct)
+        return ends and contains(direct, self.made_of)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -103,12 +111,10 @@ class _Reader:
 
     def __init__(self) -> None:
         self.found = CacheHistory()
-        self._ran: set[What] = set()
-        self._running: list[Event] | None = None
-        self._captured: dict[What, list[Event]] = {}
-        self._ended: dict[What, Event] = {}
+        self._made = _MadeOf()
+        self._runs: dict[What | None, list[tuple[Observation, list[Event]]]] = {}
         self._kept: set[int] = set()
-        self._current: Observation | None = None
+        self._current: dict[int, Observation] = {}
         self._on: dict[str, Callable[[Event], None]] = {
             notes.OBSERVED: self._observed,
             notes.RAN_DIRECTLY: self._ran_directly,
@@ -120,51 +126,46 @@ class _Reader:
         }
 
     def read(self, event: Event) -> None:
-        if event.api in _WORK:
-            if self._current is not None:
-                own = self._current.captured if event.capture else self._current.direct
-                own.append(event)
+        self._made.read(event)
+        if event.api in _CALLS:
+            current = self._current_of(event)
+            if current is not None and not event.capture:
+                current.direct.append(event)
         elif act := self._on.get(event.api):
             act(event)
 
+    def _current_of(self, event: Event) -> Observation | None:
+        told = self.found.observations
+        return self._current.get(event.thread) or (told[-1] if told else None)
+
     def _observed(self, event: Event) -> None:
         what, holdings = what_of(event), self.found.holdings
-        self._settle()
-        kept = any(holdings.get(executable) == what for executable in self._kept)
-        self._current = Observation(
-            what=what,
-            known=what in self._ran and kept,
-            told=event,
-            work=self._captured.get(what, []),
-            ended=self._ended.get(what),
-        )
-        self.found.observations.append(self._current)
-
-    def _settle(self) -> None:
-        """Close an observation: what ran directly is proven for those after it, not for its own.
-
-        The claim counts where calls outside of a capture bear it out: there were some, and all
-        that its executable was captured from is among them.
-        """
-        current, ran = self._current, self._running
-        if current is None:
-            return
-        if ran and contains(ran, self._captured.get(current.what, ())):
-            self._ran.add(current.what)
-            self._ended[current.what] = ran[-1]
-        self._running = None
+        held = [executable for executable in self._kept if holdings.get(executable) == what]
+        known = any(self._proof(executable, what, None) for executable in held)
+        observation = Observation(what=what, known=known, told=event)
+        self._current[event.thread] = observation
+        self.found.observations.append(observation)
 
     def _ran_directly(self, event: Event) -> None:
-        if self._current is not None and what_of(event) == self._current.what:
-            self._running = list(self._current.direct)
+        current = self._current_of(event)
+        if current is not None and what_of(event) == current.what:
+            self._runs.setdefault(current.what, []).append((current, current.direct.copy()))
+
+    def _proof(self, executable: int, what: What | None, now: Observation | None) -> list[Event]:
+        """The newest direct run, of another observation than this, that proves an executable.
+
+        The claim counts where calls outside of a capture bear it out: there were some, and all
+        that the executable is known to be made of is among them.
+        """
+        made = self._made.executables.get(executable, Counter())
+        for observation, run in self._runs.get(what, [])[::-1]:
+            if observation is not now and run and contains(run, made):
+                return run
+        return []
 
     def _holds(self, event: Event) -> None:
-        what, current = what_of(event), self._current
-        self.found.holdings[_executable(event)] = what
+        self.found.holdings[_executable(event)] = what_of(event)
         self._kept.add(_executable(event))
-        if current is not None and current.what == what and current.captured:
-            # Later windows, of other drivers, are none of its business.
-            self._captured[what] = current.captured.copy()
 
     def _updated(self, event: Event) -> None:
         if event.handle in self.found.holdings:
@@ -172,20 +173,57 @@ class _Reader:
             self.found.holdings[int(event.handle)] = None
 
     def _launched(self, event: Event) -> None:
-        if event.handle not in self.found.holdings:
+        executable = int(event.handle)
+        if executable not in self.found.holdings:
             return
         self.found.launches += 1
-        held = self.found.holdings[int(event.handle)]
-        if held not in self._ran:
+        held, current = self.found.holdings[executable], self._current_of(event)
+        proof = self._proof(executable, held, current)
+        if not proof:
             self.found.unproven.append((event, held))
-        if self._current is not None and held == self._current.what:
-            self._current.launches.append(event)
+        if current is not None and held == current.what:
+            current.launches.append(event)
+            current.made_of = self._made.executables.get(executable, Counter())
+            current.proof = proof
 
 
-def contains(done: Sequence[Event], wanted: Sequence[Event]) -> bool:
-    """Whether the wanted work is among what was done, in its order."""
-    rest = iter(map(_work, done))
-    return all(_work(event) in rest for event in wanted)
+class _MadeOf:
+    """What executables are made of, as far as the trace knows: calls that were captured.
+
+    Of a node that a graph got by other means than a capture or a child graph nothing is known, and
+    one that was patched in an executable still counts as what was captured.
+    """
+
+    def __init__(self) -> None:
+        self.executables: dict[int, Counter[Work]] = {}
+        self._captures: dict[int, Counter[Work]] = {}
+        self._graphs: dict[int, Counter[Work]] = {}
+
+    def read(self, event: Event) -> None:
+        detail, handle = event.detail or {}, event.handle
+        if event.api in _CALLS and event.capture:
+            self._captures.setdefault(event.capture, Counter())[_work(event)] += 1
+        elif event.api == END_API and event.capture:
+            self._graph(handle).update(self._captures.pop(event.capture, Counter()))
+        elif event.api == ADD_CHILD_API:
+            self._graph(handle).update(self._graph(detail["child"]))
+        elif event.api in (INSTANTIATE, UPDATE):
+            self.executables[int(handle)] = self._graph(detail.get("graph", 0)).copy()
+
+    def _graph(self, graph: int | str) -> Counter[Work]:
+        return self._graphs.setdefault(int(graph), Counter())
+
+
+def contains(done: Iterable[Event], wanted: Counter[Work]) -> bool:
+    """Whether the wanted calls are among what was done, in whatever order the host made them.
+
+    A batch of copies stands for single ones: it cannot be captured.
+    """
+    had = Counter(map(_work, done))
+    batched = any(api == _BATCH for api, _ in had)
+    return all(
+        had[work] >= count or (batched and work[0] == _COPY) for work, count in wanted.items()
+    )
 
 
 def _work(event: Event) -> Work:

@@ -16,15 +16,17 @@ class LaterObservationsReplay:
     What it checks:
         Every observation that a graph cache tells of, against those before it: when the same
         identity with the same properties ran directly, and an executable that holds it was kept,
-        it has to be exactly one launch, and nothing that runs directly as well.
+        it has to be exactly one launch, and not run directly as well in the same step.
 
     Why it is unsafe:
         A cache that captures and never hits costs a capture and an executable for each request
         and gives nothing back, and from outside it looks as if it worked.
 
     Goes red when:
-        A known observation runs directly again, beside its launch or instead of it, or as several
-        launches. Vacuous when nothing was observed twice.
+        A known observation runs directly instead of its launch, or takes several launches, or all
+        calls of its executable run directly beside the launch, with the last call of the direct
+        run before into the same memory. What runs again into other memory is not seen: other work
+        of an engine looks the same. Vacuous when nothing was observed twice.
 
     How to fix it:
         Key executables by what the work is (its first node and its namespace, then its nodes),

@@ -16,8 +16,11 @@ class NeverLaunchedUnproven:
     What it checks:
         Every launch of an executable of a graph cache. What it holds, properties included, has
         to have run directly in an earlier observation: the cache said so, and among the calls
-        outside of a capture are, in their order, all those that the executable was captured from.
-        An update makes an executable hold something else, until the cache tells what.
+        outside of a capture are, in any order, all those that this executable was made of by its
+        instantiation or its last update. They are told by api and kernel; a batch of copies stands
+        for single ones, since it cannot be captured. Of a graph that was not captured nothing is
+        known: there, what the cache said and some direct work suffice. An update makes an
+        executable hold something else, until the cache tells what.
 
     Why it is unsafe:
         A capture does not execute anything. An executable whose work never ran the ordinary way
@@ -25,8 +28,9 @@ class NeverLaunchedUnproven:
         answer.
 
     Goes red when:
-        An executable is launched in the observation that it was made for, or after an update
-        without a direct run of the same. Vacuous when no executable of a cache was launched.
+        An executable is launched in the observation that it was made for, after an update
+        without a direct run of the same, or with calls in it that were in no direct run of what it
+        is said to hold. Vacuous when no executable of a cache was launched.
 
     How to fix it:
         Run the first observation directly, also the first one whose properties changed; make or

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +24,7 @@ from capturegate.run.asking import (
 from capturegate.run.failures import EngineFailed, fault
 from capturegate.run.result import CheckOutcome, CheckResult, Failure
 from capturegate.scenario.model import Case, Check, Step
+from capturegate.status import SUCCESS
 from capturegate.trace import BEGIN_APIS, END_API, ENGINE, FREEING_APIS, WORK_APIS, Event
 
 POISON = 0xFF
@@ -187,20 +188,38 @@ def trace_counters(events: list[Event]) -> dict[str, int]:
 
 
 def _in_flight_at_begin(events: list[Event]) -> int:
-    """Work of a step that nobody had waited for when a capture of its stream began."""
-    in_flight: Counter[int] = Counter()
+    """Work of a step that a capture's stream was behind, unawaited, when the capture began.
+
+    A stream is behind its own work, and behind what lay before an event that it waits for. The
+    host awaits work by synchronizing with, or finding ready, a stream or an event that is behind
+    it, by cudaDeviceSynchronize and by cudaFree. A cudaMemcpy or cudaMemset awaits the legacy
+    stream alone: what that waits for hangs on the kinds of the streams, which no trace has.
+    """
+    flying: set[int] = set()
+    streams: defaultdict[int, set[int]] = defaultdict(set)
+    recorded: dict[int | str, set[int]] = {}
     found = 0
     for event in events:
-        if event.refused or (event.capture and event.api not in BEGIN_APIS):
+        api, stream, began = event.api, event.stream, event.api in BEGIN_APIS
+        if event.error != SUCCESS or (event.capture and not began):
             continue
-        if event.api in BEGIN_APIS:
-            found += in_flight[event.stream]
-        elif event.api in WORK_APIS:
-            in_flight[event.stream] += 1
-        elif event.api == "cudaStreamSynchronize":
-            in_flight[event.stream] = 0
-        elif event.api == "cudaDeviceSynchronize":
-            in_flight.clear()
+        if began:
+            found += len(streams[stream] & flying)
+        elif api in WORK_APIS:
+            flying.add(event.seq)
+            streams[stream].add(event.seq)
+        elif api == "cudaEventRecord":
+            recorded[event.handle] = streams[stream] & flying
+        elif api == "cudaStreamWaitEvent":
+            streams[stream] |= recorded.get(event.handle, set())
+        elif api in ("cudaStreamSynchronize", "cudaStreamQuery"):
+            flying -= streams.pop(stream, set())
+        elif api in ("cudaEventSynchronize", "cudaEventQuery"):
+            flying -= recorded.pop(event.handle, set())
+        elif api in ("cudaMemcpy", "cudaMemset"):
+            flying -= streams.pop(0, set())
+        elif api in ("cudaDeviceSynchronize", "cudaFree"):
+            flying.clear()
     return found
 
 
