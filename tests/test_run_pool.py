@@ -91,19 +91,6 @@ def test_forks_do_not_draw_the_same_numbers():
     assert first != second
 
 
-def test_what_was_compiled_goes_with_a_parent_that_is_killed(tmp_path):
-    note = tmp_path / "note"
-    request = {"do": "hang", "note": str(note), "alone": True}
-    script = _PARENT.format(path=sys.path[:2], request=request, spawn=False)
-    env = {**os.environ, "TMPDIR": str(tmp_path)}
-    parent = subprocess.Popen([sys.executable, "-c", script], env=env)
-    wait_for_file(note)
-    assert list(tmp_path.glob("capturegate-*"))
-    parent.kill()
-    parent.wait()
-    wait_for(lambda: not list(tmp_path.glob("capturegate-*")))
-
-
 @both_ways
 def test_bytecode_that_lies_beside_the_sources_is_not_believed(tmp_path, spawn):
     source = tmp_path / "engine_of_today.py"
@@ -328,16 +315,19 @@ list(pool.answers())
 
 
 @both_ways
-def test_killing_the_parent_leaves_no_process(spawn, tmp_path):
+def test_killing_the_parent_leaves_no_process_and_no_bytecode(spawn, tmp_path):
     note = tmp_path / "note"
     request = {"do": "hang", "note": str(note)}
     script = _PARENT.format(path=sys.path[:2], request=request, spawn=spawn)
-    parent = subprocess.Popen([sys.executable, "-c", script])
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    parent = subprocess.Popen([sys.executable, "-c", script], env=env)
     wait_for_file(note)
+    assert list(tmp_path.glob("capturegate-*"))
     parent.kill()
     parent.wait()
     for pid in map(int, note.read_text().split()):
         wait_until_gone(pid)
+    wait_for(lambda: not list(tmp_path.glob("capturegate-*")))
 
 
 def test_a_child_dies_with_its_zygote_even_when_the_parent_is_dead(tmp_path):

@@ -8,6 +8,7 @@ from functools import update_wrapper
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from capturegate.backend import SUCCESS, Event, Outcome, Stream, StreamKind
+from capturegate_backends.fake.kernels import KernelMisuse
 from capturegate_backends.fake.memory import Memory
 from capturegate_backends.fake.operations import Operation, World
 from capturegate_backends.fake.rules import rule_book
@@ -132,6 +133,10 @@ def runtime_call(
     def call(self: G, /, *args: P.args, **kwargs: P.kwargs) -> Outcome[T]:
         context = self.context
         with context.lock:
+            if context.world.body_of:
+                raise KernelMisuse(
+                    context.world.body_of, f"its body called {name}; a kernel cannot call CUDA"
+                )
             if context.world.refusal:
                 return context.fail(name, context.world.refusal)
             return method(self, *args, **kwargs)

@@ -6,7 +6,7 @@ from capturegate.backend import Stream
 from capturegate.trace import CAPABILITIES
 from capturegate_backends.fake.context import Context
 from capturegate_backends.fake.graph_calls import CaptureCalls, GraphCalls
-from capturegate_backends.fake.graphs import GraphState
+from capturegate_backends.fake.graphs import ExecState, GraphState
 from capturegate_backends.fake.memory_calls import MemoryCalls
 from capturegate_backends.fake.stream_calls import StreamCalls
 from capturegate_backends.fake.work_calls import WorkCalls
@@ -76,7 +76,8 @@ class FakeDevice:
 
     def _take_graphs(self, context: Context, seed: int) -> None:
         graphs_by_id: dict[int, GraphState] = {}
-        captures = CaptureCalls(context, graphs_by_id)
+        executables: dict[int, ExecState] = {}
+        captures = CaptureCalls(context, graphs_by_id, executables)
         self.stream_begin_capture = captures.stream_begin_capture
         self.stream_begin_capture_to_graph = captures.stream_begin_capture_to_graph
         self.stream_end_capture = captures.stream_end_capture
@@ -84,7 +85,7 @@ class FakeDevice:
         self.stream_get_capture_info = captures.stream_get_capture_info
         self.thread_exchange_stream_capture_mode = captures.thread_exchange_stream_capture_mode
 
-        graphs = GraphCalls(context, graphs_by_id, seed)
+        graphs = GraphCalls(context, graphs_by_id, executables, seed)
         self.graph_create = graphs.graph_create
         self.graph_add_child_graph_node = graphs.graph_add_child_graph_node
         self.graph_instantiate = graphs.graph_instantiate

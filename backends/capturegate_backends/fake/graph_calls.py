@@ -20,9 +20,20 @@ from capturegate.backend import (
     Stream,
 )
 from capturegate_backends.fake.context import INVALID_HANDLE, INVALID_VALUE, Context, runtime_call
-from capturegate_backends.fake.graphs import UPDATED, ExecState, GraphState, Program
+from capturegate_backends.fake.graphs import (
+    UPDATED,
+    ExecState,
+    GraphState,
+    Program,
+    memory_in_use,
+)
 from capturegate_backends.fake.kernels import KernelCall
 from capturegate_backends.fake.operations import Nothing
+from capturegate_backends.fake.undefined import (
+    check_capture_into,
+    check_destroy,
+    check_embedding,
+)
 
 NOT_SUPPORTED = "cudaErrorNotSupported"
 UPDATE_FAILURE = "cudaErrorGraphExecUpdateFailure"
@@ -31,9 +42,12 @@ UPDATE_FAILURE = "cudaErrorGraphExecUpdateFailure"
 class CaptureCalls:
     """The calls of one device that begin, end and ask about captures."""
 
-    def __init__(self, context: Context, graphs: dict[int, GraphState]) -> None:
+    def __init__(
+        self, context: Context, graphs: dict[int, GraphState], executables: dict[int, ExecState]
+    ) -> None:
         self.context = context
         self._graphs = graphs
+        self._executables = executables
 
     @runtime_call
     def stream_begin_capture(self, stream: Stream, mode: CaptureMode) -> Outcome[None]:
@@ -107,6 +121,7 @@ class CaptureCalls:
         error = context.machine.judge(call, context.thread, state)
         if error != SUCCESS:
             return context.fail(call, error, state.capture.id if state.capture else 0)
+        check_capture_into(graph, context.machine.open, self._executables.values())
         capture = context.machine.begin(state, context.thread, mode, graph, after)
         return Outcome(SUCCESS, None, capture.id)
 
@@ -127,10 +142,16 @@ class CaptureCalls:
 class GraphCalls:
     """The calls of one device about graphs and executables."""
 
-    def __init__(self, context: Context, graphs: dict[int, GraphState], seed: int) -> None:
+    def __init__(
+        self,
+        context: Context,
+        graphs: dict[int, GraphState],
+        executables: dict[int, ExecState],
+        seed: int,
+    ) -> None:
         self.context = context
         self._graphs = graphs
-        self._executables: dict[int, ExecState] = {}
+        self._executables = executables
         # The draws make schedules, not secrets.
         self._draws = random.Random(seed)  # noqa: S311
 
@@ -153,6 +174,7 @@ class GraphCalls:
         error = context.machine.judge("graph_add_child_graph_node", context.thread, child=source)
         if error != SUCCESS:
             return context.fail("graph_add_child_graph_node", error)
+        check_embedding(state, source, self._executables.values())
         embedded = Program(tuple(source.nodes.values()), self._draws)
         node = context.machine.add(
             "graph_add_child_graph_node", state, embedded, tuple(dependencies), context.memory
@@ -169,7 +191,7 @@ class GraphCalls:
         state = self._graph(graph)
         if state is None:
             return context.fail("graph_instantiate", INVALID_VALUE)
-        if self._memory_in_use(state):
+        if memory_in_use(state, self._executables.values()):
             return context.fail("graph_instantiate", NOT_SUPPORTED)
         handle = GraphExec(context.new_id(), graph.id)
         program = Program(tuple(state.nodes.values()), self._draws)
@@ -222,7 +244,7 @@ class GraphCalls:
         state, source = self._executable(executable), self._graph(graph)
         if state is None or source is None:
             return context.fail("graph_exec_update", INVALID_VALUE)
-        if self._memory_in_use(source, state):
+        if memory_in_use(source, self._executables.values(), state):
             return context.fail("graph_exec_update", NOT_SUPPORTED)
         result = state.program.compare(source)
         if result != UPDATED:
@@ -255,7 +277,8 @@ class GraphCalls:
         state = self._graph(graph)
         if state is None:
             return self.context.fail("graph_destroy", INVALID_VALUE)
-        if not self._memory_in_use(state):
+        check_destroy(state, self.context.machine.open)
+        if not memory_in_use(state, self._executables.values()):
             state.forgo_memory(self.context.memory)
         del self._graphs[graph.id]
         return self.context.answer("graph_destroy")
@@ -285,13 +308,6 @@ class GraphCalls:
         if state is None:
             return self.context.fail("graph_get_edges", INVALID_VALUE)
         return Outcome(SUCCESS, state.edges)
-
-    def _memory_in_use(self, graph: GraphState, besides: ExecState | None = None) -> bool:
-        """Whether the memory of a graph's nodes belongs to some other executable of it."""
-        return graph.owns_memory and any(
-            e.graph is graph and e is not besides and e.program.owns_memory
-            for e in self._executables.values()
-        )
 
     def _graph(self, graph: Graph) -> GraphState | None:
         state = self._graphs.get(graph.id)

@@ -185,6 +185,15 @@ class ExecState:
     last_launch: Work | None = None
 
 
+def memory_in_use(
+    graph: GraphState, executables: Iterable[ExecState], besides: ExecState | None = None
+) -> bool:
+    """Whether the memory of a graph's nodes belongs to some other executable of it."""
+    return graph.owns_memory and any(
+        e.graph is graph and e is not besides and e.program.owns_memory for e in executables
+    )
+
+
 def _compare(former: tuple[Node, ...], latter: tuple[Node, ...]) -> str:
     """CUDA's name of what comes of an update of nodes from others, also inside child graphs."""
     if len(latter) != len(former) or _shape(latter) != _shape(former):

@@ -1,7 +1,7 @@
 """Kernel launches: arguments baked by value, declared accesses enforced.
 
-A kernel's NumPy body gets views of what it declared and of nothing else. IN is read-only, OUT a
-buffer whose former bytes cannot be read and which has to be written whole.
+A kernel's NumPy body gets views of what it declared and of nothing else, fresh ones at each run.
+IN is read-only, OUT a buffer whose former bytes cannot be read and which has to be written whole.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ OUTPUT_POISON = 0x7FC00BAD
 
 OUTPUT_POISON_BYTE = 0xBD
 
-_POISON_OF = {4: np.array(OUTPUT_POISON, np.uint32), 1: np.array(OUTPUT_POISON_BYTE, np.uint8)}
-"""Poison by the size in bytes of what it stands in; arrays, for they compare the fastest."""
+_POISON = np.array(OUTPUT_POISON, np.uint32)
+_POISON_OF: dict[int, Any] = {8: _POISON, 4: _POISON, 1: np.array(OUTPUT_POISON_BYTE, np.uint8)}
+"""Poison by the size in bytes of an item that it stands in; arrays, for they compare fastest."""
 
 _DTYPES = {name: np.dtype(name) for name in ITEM_BYTES}
 
@@ -57,11 +58,10 @@ Baked = BakedArray | int | float
 
 
 class Output(NamedTuple):
-    """Where an OUT argument goes: what the body writes, the same as words, and the memory."""
+    """An OUT argument, its position, and the memory that it goes to."""
 
-    param: Param
-    buffer: Any
-    words: Any
+    at: int
+    arg: BakedArray
     target: Any
 
 
@@ -73,6 +73,7 @@ class KernelCall:
     """
 
     __slots__ = (
+        "_arrays",
         "_given",
         "_outputs",
         "_version",
@@ -102,36 +103,52 @@ class KernelCall:
         )
         self._version = -1
         self._given: list[Any] = []
+        self._arrays: list[int] = []
         self._outputs: list[Output] = []
 
     def run(self, world: World) -> None:
         """Run the body on what stands at the baked addresses now."""
         if self._version != world.memory.version:
             self._resolve(world)
-        for output in self._outputs:
-            output.words.fill(_POISON_OF[output.words.itemsize])
+        given = self._given.copy()
+        for at in self._arrays:
+            # A body may change the shape or the flags of what it gets, or keep it.
+            given[at] = given[at].view()
+        written = []
+        for at, arg, target in self._outputs:
+            buffer, words = _unreadable(arg)
+            given[at] = buffer.view()
+            written.append((arg, buffer, words, target))
+        self._call(world, given)
+        for arg, buffer, words, target in written:
+            if _unwritten(words):
+                raise KernelMisuse(self.name, f"parameter {arg.param.name} was not written whole")
+            target[...] = buffer
+
+    def _call(self, world: World, given: list[Any]) -> None:
+        """Run the body, without floating-point warnings as on a device."""
+        world.body_of = self.name
         try:
-            world.quiet.run(self.kernel.body, *self._given)
+            with np.errstate(all="ignore"):
+                self.kernel.body(*given)
         except (TypeError, ValueError, IndexError) as error:
             raise KernelMisuse(self.name, f"its body failed: {error}") from error
-        for param, buffer, words, target in self._outputs:
-            if _unwritten(words):
-                raise KernelMisuse(self.name, f"parameter {param.name} was not written whole")
-            target[...] = buffer
+        finally:
+            world.body_of = ""
 
     def _resolve(self, world: World) -> None:
         """Find what stands at the addresses."""
-        self._given = []
+        self._given = list(self.args)
+        self._arrays = []
         self._outputs = []
         for at, arg in enumerate(self.args):
-            given: Any = arg
             if isinstance(arg, BakedArray):
-                given = _view(arg, world)
+                memory = _memory_of(arg, world)
                 if arg.param.access is Access.OUT:
-                    buffer, words = _unreadable(at, arg, world)
-                    self._outputs.append(Output(arg.param, buffer, words, given))
-                    given = buffer
-            self._given.append(given)
+                    self._outputs.append(Output(at, arg, memory))
+                else:
+                    self._given[at] = memory
+                    self._arrays.append(at)
         self._version = world.memory.version
 
 
@@ -179,7 +196,7 @@ def launchable(grid: Dim3, block: Dim3) -> bool:
     )
 
 
-def _view(arg: BakedArray, world: World) -> Any:
+def _memory_of(arg: BakedArray, world: World) -> Any:
     """The memory of an array argument; one made before serves for as long as the block lives."""
     param, address, shape, nbytes = arg
     read_only = param.access is Access.IN
@@ -192,25 +209,22 @@ def _view(arg: BakedArray, world: World) -> Any:
     if address % ITEM_BYTES[param.dtype]:
         raise Fault(MISALIGNED_ADDRESS)
     block, start = world.block_at(address, nbytes)
-    view = np.ndarray(shape, _DTYPES[param.dtype], block.data, start)
+    data = block.data
     if read_only:
-        view.flags.writeable = False
+        # NumPy refuses to make an array writeable where nothing that it stands on is.
+        data = np.frombuffer(data.data.toreadonly(), np.uint8)
+    view = np.ndarray(shape, _DTYPES[param.dtype], data, start)
     world.memory.keep_view(block, key, view)
     return view
 
 
-def _unreadable(at: int, arg: BakedArray, world: World) -> tuple[Any, Any]:
-    """A buffer for the OUT argument at a position, and the same as raw words or bytes.
-
-    Kernels share it, since a body sees nothing in it but poison.
-    """
-    key = (at, arg.shape, arg.param.dtype)
-    found = world.buffers.get(key)
-    if found is None:
-        array = np.empty(arg.shape, _DTYPES[arg.param.dtype])
-        raw = array.reshape(-1)
-        found = world.buffers[key] = (array, raw.view(np.uint32) if array.itemsize >= 4 else raw)
-    return found
+def _unreadable(arg: BakedArray) -> tuple[Any, Any]:
+    """A buffer for an OUT argument, full of poison, and the same as raw words or bytes."""
+    dtype = _DTYPES[arg.param.dtype]
+    poison = _POISON_OF[dtype.itemsize]
+    words = np.empty(arg.nbytes // poison.itemsize, poison.dtype)
+    words.fill(poison)
+    return np.ndarray(arg.shape, dtype, words), words
 
 
 def _unwritten(raw: Any) -> bool:

@@ -6,10 +6,9 @@ What stands at an address is found when the operation runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from contextvars import Context, copy_context
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -32,12 +31,6 @@ class Fault(Exception):
         super().__init__(error)
 
 
-def _without_warnings() -> Context:
-    context = copy_context()
-    context.run(np.seterr, all="ignore")
-    return context
-
-
 @dataclass(slots=True)
 class World:
     """What operations work on.
@@ -45,14 +38,12 @@ class World:
     Attributes:
         refusal: the error that every runtime call returns at present: the sticky error of a lost
             device, or the one that a host function gets; empty when calls are answered.
-        quiet: the bodies of kernels run in it, without floating-point warnings as on a device.
-        buffers: what bodies write their OUT arguments to, kept for the next kernel.
+        body_of: the kernel whose body runs at present; empty when none does.
     """
 
     memory: Memory
     refusal: str = ""
-    quiet: Context = field(default_factory=_without_warnings)
-    buffers: dict[Hashable, tuple[Any, Any]] = field(default_factory=dict)
+    body_of: str = ""
 
     def block_at(self, address: int, nbytes: int) -> tuple[Block, int]:
         """The allocation that holds these bytes, and the offset of the first in it.
