@@ -199,6 +199,18 @@ def test_a_capture_that_fails_leaves_nothing_and_the_next_drafts_recover(fault, 
     assert [] == lives(rig.backend.trace())[1]
 
 
+def test_a_device_that_captures_nothing_is_noticed_at_the_end_of_the_first_piece():
+    rig = rig_of(device=FAULTS["inert"](FakeDevice()), tokens=2)
+    rig.draft((5, 0))
+    with pytest.raises(CudaError) as raised:
+        rig.draft((6, 1))
+    assert ("cudaStreamEndCapture", "cudaErrorIllegalState") == (
+        raised.value.api,
+        raised.value.error,
+    )
+    assert 0 == len(rig.backend.trace().windows)
+
+
 @pytest.fixture
 def backend():
     backend = Backend(FakeDevice())

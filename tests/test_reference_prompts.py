@@ -2,7 +2,8 @@
 
 import pytest
 
-from capturegate.backend import Backend, CudaError
+from capturegate.backend import Backend, CudaError, Outcome
+from capturegate.gates.nothing_left import lives
 from capturegate_backends.fake.device import FakeDevice
 from capturegate_reference.prompt_adapter import PromptAdapter
 
@@ -80,6 +81,65 @@ def test_an_update_that_the_driver_refuses_makes_a_new_executable():
     run("again", 8)
     assert (run.cache.counts["updated"], run.cache.counts["reinstantiated"]) == (0, 1)
     assert run.cache.size == 2
+
+
+class RefusedSecondExecutable:
+    """A device that refuses every update, and the second executable that is made in its place."""
+
+    def __init__(self):
+        self._device = FakeDevice()
+        self._asked = 0
+
+    def __getattr__(self, name):
+        return getattr(self._device, name)
+
+    def graph_instantiate(self, graph):
+        self._asked += 1
+        if self._asked == 2:
+            return Outcome("cudaErrorMemoryAllocation")
+        return self._device.graph_instantiate(graph)
+
+    def graph_exec_update(self, *args):  # noqa: ARG002
+        return Outcome("cudaErrorGraphExecUpdateFailure")
+
+
+def test_a_takeover_that_is_refused_takes_the_entry_along():
+    run = Prompts(part_tokens=8, siblings_max=1, device=RefusedSecondExecutable())
+    plain = Prompts(graphs=False)
+    with pytest.raises(CudaError, match="cudaErrorMemoryAllocation"):
+        run("two parts", 16)
+    assert 0 == run.cache.size
+    plain("two parts", 16)
+    launches = []
+    for label in ("first", "second", "third"):
+        launches.append("cudaGraphLaunch" in run(label, 8))
+        plain(label, 8)
+        assert plain.logits() == run.logits()
+    assert [False, True, True] == launches
+    run.adapter.close()
+    assert [] == lives(run.backend.trace())[1]
+
+
+def test_an_update_that_is_refused_takes_the_entry_along():
+    run = Prompts(part_tokens=16, device=RefusedSecondExecutable())
+    run("short", 8)
+    ((entry,),) = run.cache._entries.values()
+    entry.proven.clear()
+    with pytest.raises(CudaError, match="cudaErrorMemoryAllocation"):
+        run("moved", 8)
+    assert (0, {}) == (run.cache.size, run.cache._entries)
+    assert "cudaGraphLaunch" not in run("first", 8)
+    assert "cudaGraphLaunch" in run("again", 8)
+
+
+def test_a_taken_over_executable_has_proven_nothing_but_its_new_graph():
+    run = Prompts(part_tokens=8, siblings_max=1)
+    run("two parts", 16)
+    ((entry,),) = run.cache._entries.values()
+    entry.proven.append(("proven by the former graph",))
+    run("taken over", 16)
+    ((entry,),) = run.cache._entries.values()
+    assert [entry.properties] == list(entry.proven)
 
 
 def test_the_first_batch_one_decode_graph_releases_the_prompts_and_batch_two_does_not():

@@ -13,6 +13,7 @@ from capturegate_reference.pages import PageTable
 from capturegate_reference.prompt_cache import PromptCacheConfig
 from capturegate_reference.scheduler import Policy, Scheduler, ServedRequest
 from capturegate_reference.server import Server, StoppedEngine
+from capturegate_reference.server_adapter import leads_to_a_capture
 from capturegate_reference.server_core import ServerConfig, ServerCore
 from capturegate_reference.serving import CoreConfig
 from capturegate_reference.sizes import ModelSizes
@@ -50,7 +51,7 @@ def test_speculation_changes_no_token():
     core = make_core(speculate=True)
     guessing = asyncio.run(serve(core, prompts(4), 8))
     assert [r.generated for r in plain] == [r.generated for r in guessing]
-    assert core.counts["steps"] > 0
+    assert core.counts["guessed_right"] > 0
 
 
 def test_a_shared_prefix_is_computed_once_and_changes_no_token():
@@ -115,6 +116,92 @@ def test_the_first_cause_is_kept_with_its_stack_and_named_by_every_later_refusal
         assert "cudaMalloc returned cudaErrorStreamCaptureUnsupported" in str(error)
         assert "in fail" in error.stack
         assert error.stack in str(error)
+
+
+def test_the_stack_of_the_first_cause_leads_through_the_code_that_opened_the_capture():
+    core = make_core()
+
+    def refuse(*args, **more):
+        raise CudaError("cudaMalloc", "cudaErrorStreamCaptureUnsupported")
+
+    def fail_in_the_window(demand):
+        core.core.model.forward = refuse
+
+    core.core.pool.pre_grow_for_capture = fail_in_the_window
+    (answer,) = asyncio.run(serve(core, prompts(1)))
+    assert leads_to_a_capture(answer.stack)
+    assert not leads_to_a_capture(answer.stack[: answer.stack.index("in iterate")])
+    assert not leads_to_a_capture(answer.stack[: answer.stack.index("in _record") + 10])
+
+
+@pytest.mark.parametrize("turns", [0, 1, 3])
+def test_a_client_that_gives_up_takes_its_request_along_and_the_others_are_served(turns):
+    core = make_core()
+    server = Server(core)
+
+    async def story():
+        impatient = asyncio.create_task(server.generate(prompts(1)[0], 40))
+        patient = [asyncio.create_task(server.generate(p, 8)) for p in prompts(3)[1:]]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        impatient.cancel()
+        answers = await asyncio.gather(*patient)
+        answers.append(await server.generate(prompts(4)[3], 4))
+        assert impatient.cancelled()
+        assert core.idle
+        return [len(answer.generated) for answer in answers]
+
+    assert [8, 8, 4] == asyncio.run(asyncio.wait_for(story(), 20))
+    assert ({}, {}) == (core._table._holders, server._answers)
+    assert server.stopped is None
+
+
+def test_a_client_that_gives_up_while_its_answer_is_made_stops_nobody_else():
+    core = make_core()
+    server = Server(core)
+    asked = []
+    iterate = core.iterate
+
+    def give_up_in_between():
+        finished = iterate()
+        if finished:
+            server._answers[finished[0]].cancel()
+        return finished
+
+    core.iterate = give_up_in_between
+
+    async def story():
+        for prompt in prompts(2):
+            asked.append(asyncio.create_task(server.generate(prompt, 2)))
+        await asyncio.wait(asked)
+        core.iterate = iterate
+        return await server.generate(prompts(1)[0], 4)
+
+    done = asyncio.run(asyncio.wait_for(story(), 20))
+    assert 4 == len(done.generated)
+    assert [True, False] == [task.cancelled() for task in asked]
+    assert server.stopped is None
+
+
+def test_a_client_that_gives_up_as_the_server_dies_keeps_nobody_else_waiting():
+    core = make_core()
+    server = Server(core)
+
+    def fail(*args, **more):
+        next(iter(server._answers.values())).cancel()
+        raise CudaError("cudaMalloc", "cudaErrorStreamCaptureUnsupported")
+
+    core.core.step = fail
+
+    async def story():
+        return await asyncio.gather(
+            *(server.generate(prompt, 4) for prompt in prompts(3)), return_exceptions=True
+        )
+
+    answers = asyncio.run(asyncio.wait_for(story(), 20))
+    kinds = [type(answer) for answer in answers]
+    assert [asyncio.CancelledError, StoppedEngine, StoppedEngine] == kinds
+    assert server.stopped is not None
 
 
 def test_an_end_that_no_handler_may_swallow_still_answers_those_who_wait():

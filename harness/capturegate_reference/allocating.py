@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from capturegate.adapter import Facts, Output, verb
 from capturegate.backend import Backend, CaptureMode, GraphExec, Pointer, StreamKind
+from capturegate_reference.captures import abandon
 from capturegate_reference.configuration import choice
 
 WIDTH = 8
@@ -89,9 +90,7 @@ class AllocatingEngine:
             self._double(self._captured)
         except BaseException:
             # The first cause is what counts; the end only makes the stream idle again.
-            ended = backend.raw.stream_end_capture(self._stream)
-            if ended.ok and ended.value is not None:
-                backend.graph_destroy(ended.value)
+            abandon(backend, self._stream)
             raise
         graph = backend.stream_end_capture(self._stream)
         executable = backend.graph_instantiate(graph)

@@ -95,7 +95,8 @@ class DraftAdapter:
         return {
             "state": str(self._last.state),
             "rows": self._last.rows,
-            "drafted": sum(len(line) for line in guesses),
+            "guesses": "tokens " + " / ".join(" ".join(map(str, line)) for line in guesses),
+            "likeliest": self._likeliest(self._last, guesses),
         }
 
     @verb
@@ -106,6 +107,13 @@ class DraftAdapter:
             self._advance(requests, 1)
         self._backend.stream_synchronize(self._stream)
         return {"drafts": count}
+
+    @verb
+    def rewind(self) -> Facts:
+        """Let every request start from nothing again, so that a draft can be repeated."""
+        self._last = None
+        self._positions = [0] * self._requests_max
+        return {}
 
     @verb
     def retried_draft(self, requests: int = 1, attempts: int = 2) -> Facts:
@@ -197,6 +205,20 @@ class DraftAdapter:
             for line, position in enumerate(self._positions[:requests])
         )
         return Batch(entries=entries, columns=columns)
+
+    def _likeliest(self, drafted: Drafted, guesses: Sequence[Sequence[int]]) -> int:
+        """How many guesses their own pass gave the highest score, by the logits that it kept."""
+        import numpy as np
+
+        backend, rows, found = self._backend, drafted.rows, 0
+        for number, logits in enumerate(drafted.slot.logits):
+            nbytes = 4 * rows * self._sizes.vocab
+            copy = backend.pageable(nbytes)
+            backend.memcpy(copy, logits.pointer, nbytes)
+            scores = np.frombuffer(backend.host_read(copy, nbytes), np.float32)
+            picks = scores.reshape(rows, -1).argmax(axis=1)
+            found += sum(line[number] == pick for line, pick in zip(guesses, picks, strict=True))
+        return int(found)
 
     def _advance(self, requests: int, tokens: int) -> None:
         for line in range(requests):

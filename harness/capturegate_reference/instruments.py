@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -63,6 +63,16 @@ class InertDevice:
         return getattr(self._device, name)
 
     def stream_begin_capture(self, stream: Stream, mode: CaptureMode) -> Outcome[None]:  # noqa: ARG002
+        """Answered, and nothing more."""
+        return Outcome(SUCCESS)
+
+    def stream_begin_capture_to_graph(
+        self,
+        stream: Stream,  # noqa: ARG002
+        graph: Graph,  # noqa: ARG002
+        dependencies: Sequence[int],  # noqa: ARG002
+        mode: CaptureMode,  # noqa: ARG002
+    ) -> Outcome[None]:
         """Answered, and nothing more."""
         return Outcome(SUCCESS)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from capturegate.backend import Backend, CaptureMode, Graph, GraphExec, Stream
 from capturegate.notes import GraphNotes
+from capturegate_reference.captures import abandon
 from capturegate_reference.pool import Block, DevicePool
 from capturegate_reference.prompt_graph import Nodes, Observation
 
@@ -96,7 +97,7 @@ class PromptGraphCache:
         """Run an observation, whose calls `work` submits; what came of it.
 
         Raises:
-            CudaError: a call failed; the stream is idle, and the entry gone that was concerned.
+            CudaError: a call failed; the stream is idle, and the entry gone that was to change.
         """
         if not self._config.enabled or self._pool.bypassed:
             work()
@@ -111,9 +112,9 @@ class PromptGraphCache:
         if observation.properties not in entry.proven and not self._config.launch_unproven:
             entry.demand = self._run_directly(observation, work)
             entry.proven.append(observation.properties)
-            return self._refresh(entry, observation, work)
+            return self._hold(entry, observation, entry.demand, work)
         if entry.properties != observation.properties:
-            self._refresh(entry, observation, work)
+            self._hold(entry, observation, entry.demand, work)
         self._backend.graph_launch(entry.executable, self._stream)
         self.counts["replayed"] += 1
         return "replayed"
@@ -161,9 +162,11 @@ class PromptGraphCache:
         if len(siblings) >= self._config.siblings_max:
             entry = min(siblings, key=lambda sibling: sibling.used)
             self._notes.dropped(entry.executable.id)
+            outcome = self._hold(entry, observation, demand, work)
             entry.nodes, entry.demand, entry.used = observation.nodes, demand, self._clock
+            # What its former graph proved is worth nothing for this one.
             entry.proven = deque([observation.properties], PROVEN_MAX)
-            return self._refresh(entry, observation, work)
+            return outcome
         if self.size >= self._config.entries_max:
             self._drop_oldest()
         graph, taken = self._record(demand, work)
@@ -187,9 +190,24 @@ class PromptGraphCache:
         self.counts["seeded"] += 1
         return "seeded"
 
-    def _refresh(self, entry: Entry, observation: Observation, work: Work) -> str:
+    def _hold(
+        self, entry: Entry, observation: Observation, demand: Mapping[int, int], work: Work
+    ) -> str:
         """Make an executable hold an observation: by an update, or anew where none is possible."""
-        graph, taken = self._record(entry.demand, work)
+        try:
+            outcome = self._refresh(entry, observation, demand, work)
+        except BaseException:
+            # Nobody knows what it holds now.
+            self._remove(self._key(observation), entry)
+            raise
+        self._tell(entry, observation)
+        self.counts[outcome] += 1
+        return outcome
+
+    def _refresh(
+        self, entry: Entry, observation: Observation, demand: Mapping[int, int], work: Work
+    ) -> str:
+        graph, taken = self._record(demand, work)
         try:
             outcome = "updated"
             if not self._backend.raw.graph_exec_update(entry.executable, graph).ok:
@@ -203,8 +221,6 @@ class PromptGraphCache:
         self._pool.unpin_for_graph(entry.graph)
         self._pool.pin_for_graph(graph.id, taken)
         entry.graph, entry.properties = graph.id, observation.properties
-        self._tell(entry, observation)
-        self.counts[outcome] += 1
         return outcome
 
     def _record(self, demand: Mapping[int, int], work: Work) -> tuple[Graph, list[Block]]:
@@ -217,10 +233,7 @@ class PromptGraphCache:
             try:
                 work()
             except BaseException:
-                ended = backend.raw.stream_end_capture(stream)
-                if ended.ok and ended.value is not None:
-                    backend.graph_destroy(ended.value)
-                backend.get_last_error()
+                abandon(backend, stream)
                 raise
             return backend.stream_end_capture(stream), taken
 
@@ -229,12 +242,15 @@ class PromptGraphCache:
             ((key, entry) for key, siblings in self._entries.items() for entry in siblings),
             key=lambda pair: pair[1].used,
         )
+        self._remove(key, entry)
+        self.counts["released"] += 1
+
+    def _remove(self, key: Key, entry: Entry) -> None:
         self._entries[key].remove(entry)
         if not self._entries[key]:
             del self._entries[key]
         self._notes.dropped(entry.executable.id)
         self._destroy(entry)
-        self.counts["released"] += 1
 
     def _destroy(self, entry: Entry) -> None:
         self._pool.unpin_for_graph(entry.graph)

@@ -49,6 +49,7 @@ class Server:
         Raises:
             StoppedEngine: the engine has stopped, or stops before the request is done.
             EngineError: the request could never run.
+            CancelledError: the client gave up; the request is dropped and its pages go back.
         """
         if self.stopped is not None:
             raise StoppedEngine(self.stopped.cause, self.stopped.stack)
@@ -60,7 +61,12 @@ class Server:
             self._loop = asyncio.create_task(self._run())
         answer = self._answers[request] = asyncio.get_running_loop().create_future()
         self._work.set()
-        done: ServedRequest = await answer
+        try:
+            done: ServedRequest = await answer
+        except asyncio.CancelledError:
+            self._answers.pop(request, None)
+            self._core.drop(request)
+            raise
         return done
 
     async def shutdown(self) -> None:
@@ -80,16 +86,21 @@ class Server:
                 await self._work.wait()
                 continue
             try:
-                finished = self._core.iterate()
+                self._deliver(self._core.iterate())
             except BaseException as error:
                 self._die(error)
                 if not isinstance(error, Exception):
                     raise
                 return
-            for request in finished:
-                self._answers.pop(request).set_result(request)
             # Let whoever got an answer, or wants to ask, have a turn.
             await asyncio.sleep(0)
+
+    def _deliver(self, finished: Sequence[ServedRequest]) -> None:
+        for request in finished:
+            answer = self._answers.pop(request)
+            # A client that gave up a moment ago has had no turn yet to take its request along.
+            if not answer.done():
+                answer.set_result(request)
 
     def _die(self, error: BaseException) -> None:
         """Stop for good: keep the first cause with its stack, and tell everybody who waits."""
@@ -97,5 +108,6 @@ class Server:
         stack = "".join(traceback.format_tb(error.__traceback__))
         self.stopped = StoppedEngine(cause, stack)
         for answer in self._answers.values():
-            answer.set_exception(StoppedEngine(cause, stack))
+            if not answer.done():
+                answer.set_exception(StoppedEngine(cause, stack))
         self._answers.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,9 +15,11 @@ from capturegate_reference.configuration import choice
 
 if TYPE_CHECKING:
     from capturegate_reference.scheduler import ServedRequest
+    from capturegate_reference.server import StoppedEngine
 
 WARM_UP_SIZES = (1, 2, 4, 8)
 _UNDER_BYPASS = {"decline": False, "attempt": True}
+_OPENERS = re.compile(r'/(decode|prompt_cache)\.py", line \d+, in _record$', re.MULTILINE)
 _COUNTERS = (
     "captures",
     "replays",
@@ -36,6 +39,12 @@ _COUNTERS = (
     "prompt.replayed",
     "prompt.released",
 )
+
+
+def leads_to_a_capture(stack: str) -> bool:
+    """Whether a stack goes on from code that opens captures to a call inside one."""
+    opened = _OPENERS.search(stack)
+    return opened is not None and 'File "' in stack[opened.end() :]
 
 
 class ServerAdapter:
@@ -112,6 +121,8 @@ class ServerAdapter:
         self._server = Server(self._core)
         self._loop = asyncio.Runner()
         self._served: list[ServedRequest] = []
+        self._first: StoppedEngine | None = None
+        self._speculates: bool = config["speculation"]
         self._drawn = 0
         self._decoded = False
 
@@ -148,7 +159,10 @@ class ServerAdapter:
 
     @verb
     def compare(self) -> Facts:
-        """Run every request that was served, but for the warm-up, alone, and compare the tokens."""
+        """Run every request that was served, but for the warm-up, alone, and compare the tokens.
+
+        Also tells whether right guesses came up where it speculates, and none elsewhere.
+        """
         from capturegate_reference.one_request import OneRequest
 
         self._decoded = False
@@ -158,7 +172,12 @@ class ServerAdapter:
         alone = OneRequest(self._backend, self._sizes)
         agreeing = sum(alone.agrees(request) for request in self._served)
         alone.close()
-        return {"agreeing": agreeing, "differing": len(self._served) - agreeing}
+        guessed = self._core.counts["guessed_right"] > 0
+        return {
+            "agreeing": agreeing,
+            "differing": len(self._served) - agreeing,
+            "guesses_as_configured": guessed == self._speculates,
+        }
 
     @verb
     def shutdown(self, in_flight: int = 0) -> Facts:
@@ -257,8 +276,9 @@ class ServerAdapter:
             request = await self._server.generate(prompt, new_tokens)
         except StoppedEngine as error:
             tally["refused" if was_stopped else "lost"] += 1
-            tally["with_cause"] += bool(error.cause) and error.cause in str(error)
-            tally["with_stack"] += "line" in error.stack and error.stack in str(error)
+            first = self._first = self._first or error
+            tally["with_cause"] += bool(first.cause) and error.cause == first.cause
+            tally["with_stack"] += leads_to_a_capture(first.stack) and error.stack == first.stack
         else:
             served.append(request)
             tally["ok"] += 1

@@ -84,6 +84,14 @@ class ServerCore:
             )
         self._scheduler.waiting.append(request)
 
+    def drop(self, request: ServedRequest) -> None:
+        """Forget a request that nobody waits for any more; one that is done is gone already."""
+        for queue in (self._scheduler.waiting, self._scheduler.running):
+            if request in queue:
+                queue.remove(request)
+        self._table.release(request.pages)
+        request.pages = []
+
     def iterate(self) -> list[ServedRequest]:
         """Do one turn; the requests that are done with it."""
         while (request := self._scheduler.next(self._shared_tokens)) is not None:
