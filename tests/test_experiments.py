@@ -116,6 +116,35 @@ def test_a_backend_that_does_not_work_here_is_refused_before_anything_runs(write
     assert (code, "the cupy backend needs" in output) == (2, True)
 
 
+def test_an_experiment_is_never_written_over(write):
+    path = write(SMALL)
+    code, output = run(path, "--json", path)
+    assert (code, path.read_text()) == (2, SMALL)
+    assert f"--json {path} would write over the experiment {path}" in output
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("no/such/folder.json", "--json no/such/folder.json cannot be written"),
+        ("/dev/full", "--json /dev/full is not a regular file"),
+    ],
+)
+def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(
+    write, monkeypatch, target, said
+):
+    monkeypatch.setattr("capturegate.run.pool.Pool.submit", lambda *_: pytest.fail("it runs"))
+    code, output = run(write(SMALL), "--json", target)
+    assert (code, said in output) == (2, True)
+
+
+def test_a_report_in_a_file_comes_beside_the_text(write, tmp_path):
+    target = tmp_path / "report.json"
+    code, output = run(write(SMALL), "--json", target)
+    [report] = json.loads(target.read_text())["experiments"]
+    assert (code, report["result"], "proves" in output) == (0, "proves", True)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from capturegate_mutations.command import mutate
+from capturegate.cli.main import main
 from capturegate_mutations.session import Request, Session
 from mutation_toys import CORE, OFF, PLAIN, SCENARIO, expecting, replacing, write_toy
 
@@ -237,7 +237,7 @@ def test_a_baseline_that_differs_the_second_time_is_flaky(tmp_path, monkeypatch)
 
 def invoke(folder: Path, *arguments: str):
     scenarios = ["--scenarios", str(folder / "toy.scenario.yaml")]
-    return CliRunner().invoke(mutate, [str(folder / "plans"), *scenarios, *arguments])
+    return CliRunner().invoke(main, ["mutate", str(folder / "plans"), *scenarios, *arguments])
 
 
 def test_the_command_is_green_only_when_every_plan_is_proved(tmp_path, monkeypatch):
@@ -268,7 +268,7 @@ def test_a_backend_that_does_not_work_here_is_refused_before_anything_is_written
     refused = invoke(tmp_path, "--backend", "cupy", "--results", str(rows))
 
     assert refused.exit_code == 2
-    assert refused.stderr.startswith("the cupy backend needs"), refused.stderr
+    assert refused.stderr.startswith("error: the cupy backend needs"), refused.stderr
     assert not rows.exists()
 
 
@@ -303,7 +303,7 @@ def test_wrong_input_is_exit_2_with_a_message(tmp_path, monkeypatch, arguments, 
     result = invoke(tmp_path, *arguments)
 
     assert 2 == result.exit_code
-    assert result.stderr.startswith(message)
+    assert result.stderr.startswith(f"error: {message}")
 
 
 @pytest.mark.parametrize("option", ["--results", "--resume"])

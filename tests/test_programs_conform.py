@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -12,6 +18,7 @@ from click.testing import CliRunner
 from capturegate.cli.main import main
 from capturegate.errors import InputError
 from capturegate.programs import Observation, Runner, Seen
+from capturegate.run.orphans import children_of
 from capturegate_backends.conform import compare, fuzz
 from capturegate_backends.conform.commands import conform
 from capturegate_backends.conform.commands import fuzz as fuzz_command
@@ -31,6 +38,7 @@ from capturegate_backends.truth.recordings import (
     shipped,
     write_recording,
 )
+from waiting import wait_for, wait_until_gone
 
 EVERY = 8
 POISONED = [["begin", 0, "n1", "global"], ["malloc", 0, "m1", 64]]
@@ -188,6 +196,61 @@ def test_a_job_that_kills_its_process_is_named_and_the_others_are_done(tmp_path:
     lost = run_workers(_kill, 1, [str(path)], None)
     assert [(one.job, one.exit_code) for one in lost] == [(2, 7)]
     assert path.read_text().split() == ["0", "1", "2", "3", "4", "5"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")
+def test_a_killed_fuzz_leaves_neither_processes_nor_files(tmp_path: Path) -> None:
+    command = [sys.executable, "-P", "-m", "capturegate", "fuzz", "--backend", "fake"]
+    parent = subprocess.Popen(
+        [*command, "--seconds", "100000"], env=os.environ | {"TMPDIR": str(tmp_path)}
+    )
+    wait_for(lambda: len(list(tmp_path.glob("*/*.jsonl"))) == 2)
+    children = children_of(parent.pid)
+    parent.kill()
+    parent.wait()
+    try:
+        for child in children:
+            wait_until_gone(child.pid)
+        wait_for(lambda: not list(tmp_path.iterdir()))
+    finally:
+        for child in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child.pid, signal.SIGKILL)
+    assert len(children) >= 2
+
+
+def test_what_cannot_be_written_in_the_end_is_told_beside_the_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    recording = tmp_path / "one.jsonl.gz"
+    write_recording(recording, ABOUT, [_case(POISONED)])
+    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(Ledger, "save", full)
+    monkeypatch.setattr(fuzz, "fuzz", lambda *_: _result(7, 0))
+    said = {}
+    for option in ("--json", "--page"):
+        arguments = ["conform", "--recording", str(recording), option, str(tmp_path / "out")]
+        said[option] = CliRunner().invoke(main, arguments)
+    arguments = ["fuzz", "--backend", "fake", "--ledger", str(tmp_path / "out")]
+    said["--ledger"] = CliRunner().invoke(main, arguments)
+    assert {option: (ran.exit_code, ran.stderr) for option, ran in said.items()} == {
+        option: (3, f"error: {option} {tmp_path / 'out'}: No space left on device\n")
+        for option in ("--json", "--page", "--ledger")
+    }
+    assert all(ran.stdout.startswith("programs: ") for ran in said.values())
+
+
+def test_json_of_conform_says_which_programs_differ(tmp_path: Path) -> None:
+    path, out = tmp_path / "bad.jsonl.gz", tmp_path / "out.json"
+    write_recording(path, ABOUT, [_case(POISONED), _lie(_case(POISONED))])
+    ran = CliRunner().invoke(main, ["conform", "--recording", str(path), "--json", str(out)])
+    told = json.loads(out.read_text())
+    assert (ran.exit_code, told["programs"], len(told["differences"])) == (1, 2, 1)
+    alone = CliRunner().invoke(main, ["conform", "--recording", str(path), "--json", "-"])
+    assert json.loads(alone.stdout) == told
 
 
 def _result(programs: int, differences: int) -> Result:

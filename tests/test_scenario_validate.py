@@ -28,8 +28,8 @@ ENGINE = {
     "predicates": ["pool.bypassed"],
 }
 GATES = {
-    "capture-completes": {"params": {"windows": "int"}},
-    "replay-matches-eager": {"params": {}},
+    "capture-completes": {"code": "CG004", "params": {"windows": "int"}},
+    "replay-matches-eager": {"code": "CG001", "params": {}},
 }
 
 
@@ -160,6 +160,20 @@ def test_an_unknown_gate_is_told_where_it_is_named_and_where_it_is_expected(scen
     assert complaint(validate_gates, scenario, GATES) == (
         f"f.yaml:6:9: unknown gate 'capture-complets'\n{expected}\n"
         f"f.yaml:7:23: unknown gate 'capture-complets' in 'expect' of arm 'red'\n{expected}"
+    )
+
+
+@pytest.mark.parametrize("code", ["CG004", "cg004"])
+def test_a_gate_that_is_named_by_its_code_is_told_by_its_name(scenario_of, code):
+    scenario = scenario_of(tail=f"gates: [{code}]\narms: {{red: {{expect: {{{code}: broken}}}}}}")
+
+    expected = (
+        "  expected: one of capture-completes, replay-matches-eager\n"
+        "  help: CG004 is capture-completes; a scenario names gates by their names"
+    )
+    assert complaint(validate_gates, scenario, GATES) == (
+        f"f.yaml:6:9: unknown gate '{code}'\n{expected}\n"
+        f"f.yaml:7:23: unknown gate '{code}' in 'expect' of arm 'red'\n{expected}"
     )
 
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from capturegate.errors import InputError
+from capturegate.cli import options
 
 if TYPE_CHECKING:
     from capturegate_mutations.report.summary import Sheet
+    from capturegate_mutations.session import Request
 
 _PATH = click.Path(path_type=Path)
 HARNESS_FAILED = 3
-INPUT_WRONG = 2
 
 
 @click.command()
@@ -37,18 +37,17 @@ INPUT_WRONG = 2
     default=60.0,
     show_default=True,
     type=click.FloatRange(0.1),
+    callback=options.seconds,
     help="Seconds that a child may take for its share of the cases of one mutant.",
 )
-@click.option("--json", "json_to", default="", help="Write JSON to a file, or to - .")
+@options.json_to
 @click.option("--markdown", "markdown_to", type=_PATH, help="Write the evidence as Markdown.")
 @click.option("--learn", is_flag=True, help="Print the measured sets as YAML; write nothing.")
 @click.option("--results", type=_PATH, help="Append every verdict to this file as it comes.")
 @click.option("--resume", type=_PATH, help="Take verdicts from this file where nothing changed.")
 @click.option("--all-cases", is_flag=True, help="Run cases too that a mutation cannot reach.")
 @click.option("--quiet", is_flag=True, help="Print what is not proved, and the closing line.")
-@click.pass_context
 def mutate(
-    context: click.Context,
     plans: tuple[Path, ...],
     scenarios: tuple[Path, ...],
     keyword: str,
@@ -56,21 +55,20 @@ def mutate(
     seed: int,
     workers: int,
     time_limit_s: float,
-    json_to: str,
+    json_to: str | None,
     markdown_to: Path | None,
     learn: bool,
     results: Path | None,
     resume: Path | None,
     all_cases: bool,
     quiet: bool,
-) -> None:
+) -> int:
     """Prove that every gate sees what it is there for: flip code, expect exact verdicts.
 
     PLANS are *.mutation.yaml files or folders of them; the shipped ones without any. Exit code 0
     when every mutation is proved, 1 when one is not, 2 for wrong input, 3 when the proof itself
     is broken.
     """
-    from capturegate.cli.targets import check_targets
     from capturegate_mutations.controls import ControlError
     from capturegate_mutations.runner import TreeChanged
     from capturegate_mutations.session import Request, Session
@@ -88,30 +86,44 @@ def mutate(
         draft=learn,
         all_cases=all_cases,
     )
+    _check_files(request, json_to, markdown_to)
     try:
-        check_targets(
-            {
-                "--json": Path(json_to) if json_to not in ("", "-") else None,
-                "--markdown": markdown_to,
-                "--results": results,
-            },
-            [*plans, *scenarios],
-        )
         sheet = Session(request=request, say=_say).run()
-    except InputError as error:
-        click.echo(str(error), err=True)
-        context.exit(INPUT_WRONG)
     except (ControlError, TreeChanged) as error:
-        click.echo(f"no verdict counts: {error}", err=True)
-        context.exit(HARNESS_FAILED)
+        click.echo(f"error: no verdict counts: {error}", err=True)
+        return HARNESS_FAILED
     _say("")
     if resume is not None:
         click.echo(f"{sheet.taken} verdicts taken from {resume}", err=True)
     if learn:
         _print_learned(sheet)
-        context.exit(int(any(row.reason for row in sheet.rows)))
+        return int(any(row.reason for row in sheet.rows))
     _report(sheet, json_to, markdown_to, quiet=quiet)
-    context.exit(sheet.exit_code)
+    return sheet.exit_code
+
+
+def _check_files(request: Request, json_to: str | None, markdown_to: Path | None) -> None:
+    """See that the files to write can be written, and are none of those that are read."""
+    from capturegate.cli.targets import check_targets, same_file
+    from capturegate.scenario.loader import find_scenarios, shipped_scenarios
+    from capturegate_mutations.reader import find_plans, shipped_plans
+
+    scenarios, resumed = request.scenarios, [request.resume] if request.resume else []
+    if request.results is not None:
+        # That one is added to.
+        resumed = [path for path in resumed if not same_file(request.results, path)]
+    check_targets(
+        {
+            "--json": options.file_of(json_to),
+            "--markdown": markdown_to,
+            "--results": request.results,
+        },
+        {
+            "plan": find_plans(request.plans) if request.plans else shipped_plans(),
+            "scenario": find_scenarios(scenarios) if scenarios else shipped_scenarios(),
+            "file of --resume": resumed,
+        },
+    )
 
 
 def _say(text: str) -> None:
@@ -127,16 +139,14 @@ def _print_learned(sheet: Sheet) -> None:
         click.echo(as_yaml(row))
 
 
-def _report(sheet: Sheet, json_to: str, markdown_to: Path | None, *, quiet: bool) -> None:
+def _report(sheet: Sheet, json_to: str | None, markdown_to: Path | None, *, quiet: bool) -> None:
     from capturegate_mutations.report.json import as_json
     from capturegate_mutations.report.markdown import as_markdown
     from capturegate_mutations.report.terminal import print_sheet
 
+    if json_to != "-":
+        print_sheet(sheet, quiet=quiet)
+    if json_to is not None:
+        options.write_json_text(as_json(sheet), json_to)
     if markdown_to is not None:
-        markdown_to.write_text(as_markdown(sheet), encoding="utf-8")
-    if json_to == "-":
-        click.echo(as_json(sheet), nl=False)
-        return
-    if json_to:
-        Path(json_to).write_text(as_json(sheet), encoding="utf-8")
-    print_sheet(sheet, quiet=quiet)
+        options.write_file("--markdown", markdown_to, as_markdown(sheet))

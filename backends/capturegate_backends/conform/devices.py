@@ -45,5 +45,11 @@ def check_backend(backend: str) -> None:
 
 
 def driver_of(description: Mapping[str, str]) -> str:
-    """The driver version of a recording by which rules are kept: `580` of `580.159.04`."""
+    """The driver version of a recording by which rules are kept: `580` of `580.159.04`.
+
+    Raises:
+        InputError: the recording does not say it.
+    """
+    if "driver" not in description:
+        raise InputError("a recording does not say which driver it is of")
     return description["driver"].partition(".")[0]

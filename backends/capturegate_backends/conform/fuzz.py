@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
+import shutil
 import tempfile
+import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -97,6 +101,7 @@ def fuzz_slice(
 ) -> None:
     """Compare the programs of every `stride`-th seed, one at least, until the time is over."""
     backend, deadline, base = extra
+    end_with_parent(Path(path).parent)
     pair = _Pair(backend)
     totals: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
@@ -133,6 +138,23 @@ def fuzz_slice(
                     break
         finally:
             flush()
+
+
+def end_with_parent(folder: Path) -> None:
+    """See that this worker and its folder go when the process that started it is gone.
+
+    A parent that was killed can neither stop its workers nor tidy up behind itself.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        parent.join()
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _smallest(pair: _Pair, program: list[list[Any]], kind: str, seed: int) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from capturegate.cli import options
-from capturegate.errors import InputError
 
 
 @click.command()
@@ -18,7 +17,7 @@ from capturegate.errors import InputError
 @click.option(
     "--until-settled", is_flag=True, help="Leave out what asks a question that is settled."
 )
-@click.option("--json", "json_to", metavar="FILE", help="Write JSON; - is stdout.")
+@options.json_to
 def experiment(
     files: tuple[Path, ...],
     backend: str,
@@ -32,17 +31,19 @@ def experiment(
     Exit code 0 when every experiment that ran settled its question, 1 when one did not, 5 when
     none ran.
     """
+    from capturegate.cli.targets import check_targets
     from capturegate.experiment.conduct import conduct
     from capturegate.experiment.reader import find_experiments, load_experiments
     from capturegate.experiment.report import as_json, exit_code_of, print_reports
-    from capturegate.report.json import dumps
     from capturegate.report.text import Printer, terminal
     from capturegate.run.plan import check_backend, check_usable, preload_of, validate
     from capturegate.run.pool import Pool
     from capturegate.scenario.problems import unknown
 
     check_backend(backend)
-    experiments = load_experiments(find_experiments(files))
+    found = find_experiments(files)
+    check_targets({"--json": options.file_of(json_to)}, {"experiment": found})
+    experiments = load_experiments(found)
     names = {item.name for item in experiments}
     for name in only:
         if name not in names:
@@ -60,14 +61,8 @@ def experiment(
                 until_settled=until_settled,
             )
         )
+    if json_to != "-":
+        print_reports(reports, Printer(terminal()))
     if json_to is not None:
-        text = dumps(as_json(reports, backend, seed))
-        if json_to == "-":
-            click.echo(text, nl=False)
-            return exit_code_of(reports)
-        try:
-            Path(json_to).write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"the JSON report cannot be written: {error}") from error
-    print_reports(reports, Printer(terminal()))
+        options.write_json(as_json(reports, backend, seed), json_to)
     return exit_code_of(reports)

@@ -35,9 +35,10 @@ def list_(
     from capturegate.run.pool import Pool
 
     scenarios = load(paths)
-    if json_to not in (None, "-"):
-        inputs = [Path(scenario.path) for scenario in scenarios]
-        check_targets({"--json": Path(json_to)}, inputs)
+    check_targets(
+        {"--json": options.file_of(json_to)},
+        {"scenario": [Path(scenario.path) for scenario in scenarios]},
+    )
     plan = make_plan(scenarios, backend, Selection(keyword=keyword, lanes=lane, arms=arm))
     with Pool() as pool:
         problems = unusable(sorted(backends()), pool)

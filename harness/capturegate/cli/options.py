@@ -71,6 +71,11 @@ def json_to(command: F) -> F:
     )
 
 
+def file_of(json_to: str | None) -> Path | None:
+    """The file that `--json` names; None where it is standard output, or was not given."""
+    return None if json_to in (None, "-") else Path(json_to)
+
+
 def write_json(data: dict[str, Any], target: str) -> None:
     """Write JSON to a file, or to standard output.
 
@@ -79,12 +84,33 @@ def write_json(data: dict[str, Any], target: str) -> None:
     """
     from capturegate.report.json import dumps
 
-    # As bytes: JSON is UTF-8, whatever the terminal is.
-    text = dumps(data).encode("utf-8", "backslashreplace")
+    write_json_text(dumps(data), target)
+
+
+def write_json_text(text: str, target: str) -> None:
+    """Write what is JSON already to a file, or to standard output.
+
+    Raises:
+        OutputLostError: the file cannot be written.
+    """
     if target == "-":
-        click.echo(text, nl=False)
-        return
+        # As bytes: JSON is UTF-8, whatever the terminal is.
+        click.echo(_encoded(text), nl=False)
+    else:
+        write_file("--json", Path(target), text)
+
+
+def write_file(option: str, path: Path, text: str) -> None:
+    """Write the file that an option names.
+
+    Raises:
+        OutputLostError: it cannot be written.
+    """
     try:
-        Path(target).write_bytes(text)
+        path.write_bytes(_encoded(text))
     except OSError as error:
-        raise OutputLostError(f"--json {target}: {error.strerror}") from error
+        raise OutputLostError(f"{option} {path}: {error.strerror}") from error
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "backslashreplace")

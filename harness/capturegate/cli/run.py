@@ -76,7 +76,7 @@ def run(
     A resumed run trusts a result when case, seed, version and sources are the same. Of an engine
     it knows the package of the adapter.
     """
-    from capturegate.cli.targets import check_targets
+    from capturegate.cli.targets import check_targets, same_file
     from capturegate.gates.registry import all_gates
     from capturegate.report.guide import guides_of
     from capturegate.report.run import report_on
@@ -86,11 +86,10 @@ def run(
 
     scenarios = load(paths)
     plan = make_plan(scenarios, backend, Selection(keyword=keyword, lanes=lane, arms=arm))
-    json_path = Path(json_to) if json_to not in (None, "-") else None
-    targets = {"--json": json_path, "--results": results, "--resume": resume}
-    if results and resume and _same(results, resume):
+    targets = {"--json": options.file_of(json_to), "--results": results, "--resume": resume}
+    if results and resume and same_file(results, resume):
         del targets["--resume"]
-    check_targets(targets, [Path(scenario.path) for scenario in scenarios])
+    check_targets(targets, {"scenario": [Path(scenario.path) for scenario in scenarios]})
     if results is not None and results.exists():
         # Who appends to a file that holds something else has named the wrong one.
         read_results(results)
@@ -173,12 +172,6 @@ def _results_file(path: Path) -> Iterator[Writer[CaseResult]]:
         # Closing tries to write again what could not be written, and that was told.
         with contextlib.suppress(OSError):
             writer.__exit__(None, None, None)
-
-
-def _same(first: Path, second: Path) -> bool:
-    return first.absolute() == second.absolute() or (
-        first.exists() and second.exists() and first.samefile(second)
-    )
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from capturegate.errors import InputError
@@ -13,17 +13,19 @@ from capturegate.errors import InputError
 _DESCRIPTORS = ("/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/self/fd/")
 
 
-def check_targets(targets: Mapping[str, Path | None], inputs: Sequence[Path]) -> None:
+def check_targets(targets: Mapping[str, Path | None], inputs: Mapping[str, Iterable[Path]]) -> None:
     """See that each file can be written, and is neither an input nor another one of them.
 
     Args:
         targets: the files by the option that names them.
-        inputs: the scenarios that are read.
+        inputs: the files that are read, by what they are, such as `scenario`.
 
     Raises:
         InputError: one is not a regular file, cannot be written, or is there for something else.
     """
-    taken = {_identity(path): f"the scenario {path}" for path in inputs}
+    taken = {
+        _identity(path): f"the {kind} {path}" for kind, paths in inputs.items() for path in paths
+    }
     for option, path in targets.items():
         if path is None or is_descriptor(path):
             continue
@@ -40,6 +42,11 @@ def check_targets(targets: Mapping[str, Path | None], inputs: Sequence[Path]) ->
 def is_descriptor(path: Path) -> bool:
     """Whether a path means an open descriptor, such as /dev/stdout."""
     return str(path).startswith(_DESCRIPTORS)
+
+
+def same_file(first: Path, second: Path) -> bool:
+    """Whether two names mean one file, which need not be there yet."""
+    return _identity(first) == _identity(second)
 
 
 def _check_writable(option: str, path: Path) -> None:

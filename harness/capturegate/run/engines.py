@@ -15,6 +15,8 @@ from capturegate.errors import InputError
 
 ADAPTERS = "capturegate.adapters"
 BACKENDS = "capturegate.backends"
+_ATTRIBUTES = ("config_keys", "predicates", "tells_pool")
+_METHODS = ("counters", "outputs", "buffers", "close")
 
 
 @cache
@@ -80,9 +82,10 @@ def try_backend(backend: str) -> dict[str, Any]:
 
 
 def describe(engine: str) -> dict[str, Any]:
-    """What an engine's adapter offers, as plain data; `error` when it cannot be loaded."""
+    """What an engine's adapter offers, as plain data; `error` when it is none."""
     try:
         adapter = load_adapter(engine)
+        _check_whole(engine, adapter)
     except InputError as error:
         return {"error": str(error)}
     return {
@@ -96,6 +99,28 @@ def describe(engine: str) -> dict[str, Any]:
         },
         "predicates": sorted(adapter.predicates),
     }
+
+
+def _check_whole(engine: str, adapter: type[Adapter]) -> None:
+    """See that a class has what the harness will use, before a case finds out.
+
+    Raises:
+        InputError: it lacks something.
+    """
+    lacks = [name for name in _ATTRIBUTES if not hasattr(adapter, name)]
+    for name in _METHODS:
+        method = getattr(adapter, name, None)
+        # Who derives from the protocol has its methods without having written them.
+        if not callable(method) or method is getattr(Adapter, name):
+            lacks.append(f"{name}()")
+    if lacks:
+        spelled = f"{adapter.__module__}.{getattr(adapter, '__qualname__', adapter)}"
+        raise InputError(
+            f"engine '{engine}': {spelled} lacks {', '.join(lacks)}",
+            expected=f"an adapter: a class with {', '.join(_ATTRIBUTES)}, "
+            f"{', '.join(f'{name}()' for name in _METHODS)}",
+            hint="`capturegate.adapter.Adapter` says what each is for",
+        )
 
 
 def _names(points: Iterable[Any]) -> str:

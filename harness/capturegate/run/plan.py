@@ -172,7 +172,10 @@ def validate(
         InputErrors: what does not fit.
     """
     shapes = {
-        name: {"params": {key: kind.__name__ for key, kind in gate.params.items()}}
+        name: {
+            "code": gate.code,
+            "params": {key: kind.__name__ for key, kind in gate.params.items()},
+        }
         for name, gate in gates.items()
     }
     engines = list(dict.fromkeys(scenario.engine for scenario in scenarios))

@@ -55,7 +55,7 @@ def validate_against_engine(scenario: Scenario, description: Mapping[str, Any]) 
 def validate_gates(scenario: Scenario, gates: Mapping[str, Mapping[str, Any]]) -> None:
     """Hold the gates that a scenario names against those that exist.
 
-    `gates` maps a gate's name to `{"params": {name: type name}}`.
+    `gates` maps a gate's name to `{"code": code, "params": {name: type name}}`.
 
     Raises:
         InputErrors: a gate or parameter that does not exist, or a value of another type.
@@ -63,7 +63,7 @@ def validate_gates(scenario: Scenario, gates: Mapping[str, Mapping[str, Any]]) -
     problems = Problems()
     for index, use in enumerate(scenario.gates):
         if use.name not in gates:
-            problems.add(unknown("gate", use.name, gates, where=use.where))
+            problems.add(_unknown_gate(use.name, gates, use.where))
             continue
         params = gates[use.name]["params"]
         within = f"gate '{use.name}'"
@@ -78,8 +78,20 @@ def validate_gates(scenario: Scenario, gates: Mapping[str, Mapping[str, Any]]) -
         for gate, expect in arm.expect.items():
             if gate not in gates:
                 within = f"'expect' of arm '{arm.name}'"
-                problems.add(unknown("gate", gate, gates, where=expect.where, within=within))
+                problems.add(_unknown_gate(gate, gates, expect.where, within))
     problems.raise_any()
+
+
+def _unknown_gate(
+    name: str, gates: Mapping[str, Mapping[str, Any]], where: Location, within: str = ""
+) -> InputError:
+    """A code is how reports call a gate, and may well be what somebody writes for its name."""
+    error = unknown("gate", name, gates, where=where, within=within)
+    for gate, shape in gates.items():
+        if shape.get("code") == name.upper():
+            hint = f"{name.upper()} is {gate}; a scenario names gates by their names"
+            return InputError(error.problem, where=where, expected=error.expected, hint=hint)
+    return error
 
 
 def _check_config(
