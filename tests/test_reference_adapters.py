@@ -41,7 +41,8 @@ def test_importing_the_adapters_imports_neither_numpy_nor_the_engine():
     )
     assert done.stdout == (
         "['capturegate_reference.adapters', 'capturegate_reference.allocating', "
-        "'capturegate_reference.configuration', 'capturegate_reference.errors', "
+        "'capturegate_reference.captures', 'capturegate_reference.configuration', "
+        "'capturegate_reference.errors', "
         "'capturegate_reference.instruments', 'capturegate_reference.pool_adapter', "
         "'capturegate_reference.tenant']\n"
     )
