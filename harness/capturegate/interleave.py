@@ -2,18 +2,20 @@
 
 The interpreter switches threads rarely and where it likes, so a race can hide for years. Here a
 thread may lose its turn at every instruction of the watched files, and wherever it finds a lock
-taken; the same seed gives the same order.
+taken; the same seed gives the same order. Instructions that stand for no source text do not count:
+a tool that puts some into a file, to see how far it gets, leaves the order as it is.
 """
 
 from __future__ import annotations
 
 import _thread
+import functools
 import random
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 from capturegate.errors import CapturegateError
@@ -176,11 +178,28 @@ class Interleaver:
         if frame.f_code.co_filename not in self._watched:
             return None
         frame.f_trace_opcodes = True
-        return self._step
+        unwritten = _without_text(frame.f_code)
 
-    def _step(self, _frame: FrameType, event: str, _argument: Any) -> Any:
+        def step(frame: FrameType, event: str, _argument: Any) -> Any:
+            if event == "opcode" and frame.f_lasti not in unwritten:
+                self._maybe_change_turns()
+            return step
+
+        return step
+
+    def _maybe_change_turns(self) -> None:
         mine = self._running
-        may_switch = event == "opcode" and len(self._ready) > 1
-        if mine is not None and may_switch and not self._draws.randrange(self._one_in):
+        if mine is None or len(self._ready) < 2:
+            return
+        if not self._draws.randrange(self._one_in):
             self._change_turns(mine)
-        return self._step
+
+
+@functools.cache
+def _without_text(code: CodeType) -> frozenset[int]:
+    """Offsets of the instructions that stand for no source text."""
+    return frozenset(
+        2 * number
+        for number, (line, end_line, column, end_column) in enumerate(code.co_positions())
+        if (line, column) == (end_line, end_column)
+    )

@@ -50,7 +50,10 @@ def _place(way: str) -> Place:
 
 
 def _probe(key: Key, beside: ast.stmt) -> ast.stmt:
+    """A probe on the line of a statement, that stands for no text of it: see the interleaver."""
     probe = ast.parse(f"{PROBE}({key!r})").body[0]
     for part in ast.walk(probe):
         ast.copy_location(part, beside)
+        if isinstance(part, ast.expr | ast.stmt):
+            part.end_lineno, part.end_col_offset = part.lineno, part.col_offset
     return probe
