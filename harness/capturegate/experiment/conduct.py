@@ -127,6 +127,7 @@ def _arm_report(experiment: Experiment, name: str, result: CaseResult) -> ArmRep
         took_effect=holds(experiment.effect[name], readings),
         readings=readings,
         failure=failure,
+        device=result.device,
     )
 
 

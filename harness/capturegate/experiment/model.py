@@ -109,7 +109,10 @@ class Experiment:
 
 @dataclass(slots=True, kw_only=True)
 class ArmReport:
-    """What one arm showed: its value of the variable, its readings, and what failed."""
+    """What one arm showed: its value of the variable, its readings, and what failed.
+
+    `device` is what the device that it ran on says of itself.
+    """
 
     arm: str
     value: Any
@@ -117,6 +120,7 @@ class ArmReport:
     took_effect: bool = False
     readings: dict[str, str] = field(default_factory=dict)
     failure: str = ""
+    device: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)
