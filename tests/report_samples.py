@@ -20,7 +20,10 @@ GUIDES = {
         code="T001",
         name="no-allocation",
         title="Nothing is allocated in the window.",
-        sections={"How to fix it": "Grow the pool before the window. Or do\nsomething else."},
+        sections={
+            "How to fix it": "Grow the pool before the window. Or do\nsomething else.",
+            "When it is vacuous": "Drain the pool\nbefore. It was deep.",
+        },
         needs=(),
         params={},
         by_default=True,

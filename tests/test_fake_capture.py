@@ -369,7 +369,7 @@ def test_a_capture_is_gone_with_the_stream_that_it_began_on(rig: Rig) -> None:
     scratch = rig.backend.malloc_async(16, rig.b1)
     rig.fork(rig.b1, rig.s1)
     assert rig.raw.stream_destroy(rig.b1).error == "cudaSuccess"
-    assert rig.status(rig.s1) == "None"
+    assert (rig.status(rig.s1), rig.backend.trace().windows[0].destroyed) == ("None", True)
     assert rig.raw.stream_end_capture(rig.s1).error == "cudaErrorIllegalState"
     assert rig.raw.malloc(16).error == "cudaSuccess"
     rig.backend.stream_begin_capture(rig.s1, GLOBAL)

@@ -140,6 +140,36 @@ def test_a_window_that_nobody_ended_runs_to_the_end_of_the_case():
     assert judge(H, evidence).reason == "a capture began and nobody ended it"
 
 
+def destroyed(error="cudaSuccess"):
+    """A window, and its stream destroyed, and later memory taken on its thread."""
+    story = Story().drained().phase("3:capture").begin()
+    story.recorder.call("cudaStreamDestroy", Outcome(error), 2)
+    return story.phase("4:later").malloc()
+
+
+def test_the_destroy_of_its_stream_closes_a_window():
+    evidence = destroyed().evidence()
+    judged = judge(H, evidence)
+    assert judge(W, evidence).figures["inside"] == 0
+    assert judged.reason == "a capture began and its stream was destroyed before anybody ended it"
+    assert [event.api for event in judged.witness] == [
+        "cudaStreamBeginCapture",
+        "cudaStreamDestroy",
+    ]
+
+
+def test_a_destroy_that_is_refused_leaves_the_window_open():
+    evidence = destroyed("cudaErrorInvalidResourceHandle").evidence()
+    assert judge(W, evidence).figures["inside"] == 1
+    assert "nobody ended it" in judge(H, evidence).reason
+
+
+def test_the_destroy_of_a_stream_after_the_end_changes_nothing():
+    story = Story().begin().end()
+    story.recorder.call("cudaStreamDestroy", Outcome("cudaSuccess"), 2)
+    assert judge(H, story.evidence()).verdict is Verdict.HELD
+
+
 @pytest.mark.parametrize(
     ("end", "reason"),
     [

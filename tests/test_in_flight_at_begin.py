@@ -2,11 +2,15 @@
 
 import pytest
 
-from capturegate.backend import Outcome
+from capturegate.backend import Backend, CaptureMode, Outcome, StreamKind
 from capturegate.run.drive import trace_counters
 from capturegate.trace import CAPABILITIES, Recorder
+from capturegate_backends.fake.device import FakeDevice
 
 NOT_READY = "cudaErrorNotReady"
+
+
+BLOCKING = {2, 3}
 
 
 def work(stream=2):
@@ -25,13 +29,18 @@ def host(api, stream=-1, event=0, error="cudaSuccess"):
     return api, stream, event, error
 
 
-def in_flight(*calls, stream=2):
+def copy(within_device=False):
+    return "cudaMemcpy", -1, 0, "cudaSuccess", {"within_device": within_device}
+
+
+def in_flight(*calls, stream=2, blocking=()):
     """The counter after these calls and the begin of a capture of a stream."""
     recorder = Recorder()
-    for api, on, handle, error in calls:
-        recorder.call(api, Outcome(error), on, handle=handle)
+    for api, on, handle, error, *detail in calls:
+        recorder.call(api, Outcome(error), on, handle=handle, detail=detail[0] if detail else None)
     recorder.call("cudaStreamBeginCapture", Outcome("cudaSuccess", capture=1), stream)
-    return trace_counters(recorder.trace(CAPABILITIES).events)["in_flight_at_begin"]
+    events = recorder.trace(CAPABILITIES).events
+    return trace_counters(events, blocking)["in_flight_at_begin"]
 
 
 def test_work_that_nobody_awaited_is_counted_call_by_call():
@@ -81,11 +90,72 @@ def test_a_call_that_does_not_await_the_stream_leaves_its_work_in_flight(asks):
     assert in_flight(work(), record(7), asks) == 1
 
 
-@pytest.mark.parametrize("api", ["cudaMemcpy", "cudaMemset"])
-def test_a_blocking_copy_or_set_awaits_the_legacy_stream(api):
+def test_a_blocking_copy_awaits_the_legacy_stream():
     legacy = (work(0), record(7, 0), wait(7, 2))
     assert in_flight(*legacy) == 1
-    assert in_flight(*legacy, host(api)) == 0
+    assert in_flight(*legacy, copy()) == 0
+
+
+@pytest.mark.parametrize(
+    "asks", [copy(within_device=True), host("cudaMemset")], ids=["copy", "set"]
+)
+def test_a_copy_within_the_device_and_a_set_are_work_that_may_not_be_done(asks):
+    assert in_flight(work(0), asks, record(7, 0), wait(7, 2)) == 2
+    assert in_flight(asks, record(7, 0), wait(7, 2), copy()) == 0
+    assert in_flight(work(), asks, blocking=BLOCKING) == 1
+
+
+def test_a_blocking_copy_awaits_the_blocking_streams_and_no_other():
+    assert in_flight(work(), work(3), copy(), blocking=BLOCKING) == 0
+    assert in_flight(work(), work(3), copy(), blocking={3}) == 1
+    assert in_flight(work(), host("cudaStreamSynchronize", 0), blocking=BLOCKING) == 0
+    assert in_flight(work(), host("cudaStreamSynchronize", 0)) == 1
+
+
+def test_a_blocking_stream_is_behind_the_legacy_one_from_its_next_work_on():
+    assert in_flight(work(0), blocking=BLOCKING) == 0
+    assert in_flight(work(0), work(), blocking=BLOCKING) == 2
+    assert in_flight(work(0), work()) == 1
+    assert in_flight(work(3), work(0), work(), blocking=BLOCKING) == 3
+
+
+def test_an_event_on_the_legacy_stream_lies_behind_the_blocking_ones():
+    crossed = (work(3), record(7, 0), wait(7, 2))
+    assert in_flight(*crossed, blocking=BLOCKING) == 1
+    assert in_flight(*crossed) == 0
+    assert in_flight(*crossed, host("cudaEventSynchronize", event=7), blocking=BLOCKING) == 0
+
+
+def test_the_kind_of_a_stream_is_read_from_its_creation():
+    for kind, counted in ((StreamKind.BLOCKING, 0), (StreamKind.NON_BLOCKING, 2)):
+        backend = Backend(FakeDevice(), Recorder())
+        stream, memory = backend.stream_create(kind), backend.malloc(64)
+        backend.memset_async(memory, 1, 64, stream)
+        backend.memset_async(memory, 2, 64, stream)
+        backend.memcpy(backend.malloc_host(64), memory, 64)
+        backend.stream_begin_capture(stream, CaptureMode.RELAXED)
+        assert trace_counters(backend.trace().events)["in_flight_at_begin"] == counted
+
+
+def answers(kind, copies):
+    """What a query of a stream says right after work on it and a copy, one by seed."""
+    found = set()
+    for seed in range(40):
+        backend = Backend(FakeDevice(seed=seed), Recorder())
+        stream, memory = backend.stream_create(kind), backend.malloc(64)
+        for value in (1, 2, 3):
+            backend.memset_async(memory, value, 64, stream)
+        copies(backend)
+        found.add(backend.raw.stream_query(stream).error)
+    return found
+
+
+def test_the_fake_device_awaits_what_the_counter_says_that_a_copy_awaits():
+    def to_host(backend):
+        backend.memcpy(backend.malloc_host(64), backend.malloc(64), 64)
+
+    assert answers(StreamKind.BLOCKING, to_host) == {"cudaSuccess"}
+    assert NOT_READY in answers(StreamKind.NON_BLOCKING, to_host)
 
 
 def test_work_of_another_stream_counts_once_the_captured_one_waits_for_it():

@@ -64,7 +64,7 @@ def test_every_operator_has_an_example_and_there_are_five():
 def test_an_anchor_that_matches_nothing_is_refused_with_the_targets_line():
     message = refused("\n\ndef f():\n    g()\n", flip("delete", "f", here=call("h")))
 
-    assert message == "pump.py:3: call 'h' matches nothing in the target"
+    assert message.startswith("pump.py:3: call 'h' matches nothing in the target\n")
 
 
 def test_an_anchor_that_matches_twice_is_refused_with_both_lines():
@@ -74,7 +74,8 @@ def test_an_anchor_that_matches_twice_is_refused_with_both_lines():
 
     assert message == (
         "pump.py:1: call 'g' matches 2 times in the target: pump.py:2, pump.py:4\n"
-        "  help: an anchor has to match exactly once"
+        "  expected: exactly one match\n"
+        "  help: take in more of the text around it, or name a smaller target"
     )
 
 
@@ -154,7 +155,7 @@ def test_a_flip_that_changes_no_bytecode_is_refused():
 
     message = refused(text, flip("wrap_in_if", "f", {"test": "True"}, here=call("g")))
 
-    assert message == "pump.py: the flip changes no bytecode"
+    assert message.startswith("pump.py: the flip changes no bytecode\n")
 
 
 def test_a_flip_that_does_not_compile_is_refused():
@@ -175,7 +176,7 @@ def test_two_flips_that_edit_the_same_text_are_refused():
 
     message = refused("def f(a, b, c):\n    return a + b + c\n", one, other)
 
-    assert message == "pump.py:2: two flips edit the same characters"
+    assert message.startswith("pump.py:2: two flips edit the same characters\n")
 
 
 def test_two_flips_on_one_function_are_both_made():

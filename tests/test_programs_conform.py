@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gzip
 import json
 import os
 import signal
@@ -110,6 +111,32 @@ def test_what_is_no_recording_is_refused(tmp_path: Path, content: bytes) -> None
         read_recording(path)
 
 
+def _damaged(damage: str) -> bytes:
+    """A recording that was written well, and what can become of its bytes."""
+    head = json.dumps({"format": "capturegate call programs 1", **ABOUT})
+    whole = gzip.compress(f"{head}\n{_case(POISONED).line()}\n".encode(), mtime=0)
+    return {
+        "cut off": whole[:-20],
+        "body": whole[:20] + b"\xff" * 8 + whole[28:],
+        "checksum": whole[:-8] + bytes(4) + whole[-4:],
+        "a list": gzip.compress(b"[]\n"),
+        "a text": gzip.compress(b'"recording"\n'),
+        "a call": gzip.compress(f'{head}\n{{"name": "n", "program": [], "calls": [7]}}\n'.encode()),
+    }[damage]
+
+
+@pytest.mark.parametrize("damage", ["cut off", "body", "checksum", "a list", "a text", "a call"])
+def test_a_damaged_recording_is_wrong_input_that_names_the_file(
+    tmp_path: Path, damage: str
+) -> None:
+    path = tmp_path / "bad.jsonl.gz"
+    path.write_bytes(_damaged(damage))
+    ran = CliRunner().invoke(main, ["conform", "--recording", str(path)])
+    assert (ran.exit_code, ran.stdout) == (2, ""), ran.output
+    assert ran.stderr.startswith(f"error: {path}: not a recording of call programs")
+    assert "\n  help: `capturegate conform --record FILE` writes one" in ran.stderr
+
+
 def test_triples_say_call_error_and_the_change_of_the_captures() -> None:
     case = _case([*POISONED, ["end", 0, "n1", "g1"]])
     assert list(triples(case.program, case.observation)) == [
@@ -199,10 +226,18 @@ def test_a_job_that_kills_its_process_is_named_and_the_others_are_done(tmp_path:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")
-def test_a_killed_fuzz_leaves_neither_processes_nor_files(tmp_path: Path) -> None:
-    command = [sys.executable, "-P", "-m", "capturegate", "fuzz", "--backend", "fake"]
+@pytest.mark.parametrize(
+    "arguments",
+    [["fuzz", "--seconds", "100000"], ["conform", "--record", "recorded.jsonl.gz"]],
+    ids=["fuzz", "record"],
+)
+def test_a_killed_command_leaves_neither_processes_nor_files(
+    tmp_path: Path, arguments: list[str]
+) -> None:
     parent = subprocess.Popen(
-        [*command, "--seconds", "100000"], env=os.environ | {"TMPDIR": str(tmp_path)}
+        [sys.executable, "-P", "-m", "capturegate", *arguments, "--backend", "fake"],
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        cwd=tmp_path,
     )
     wait_for(lambda: len(list(tmp_path.glob("*/*.jsonl"))) == 2)
     children = children_of(parent.pid)

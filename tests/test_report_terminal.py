@@ -97,6 +97,57 @@ def test_a_red_run_reads_like_this():
     assert expected == printed(samples.report([samples.red()]))
 
 
+@pytest.mark.parametrize(
+    ("gate", "verdict", "expected", "action"),
+    [
+        ("no-allocation", "broken", "held", "Grow the pool before the window."),
+        ("no-allocation", "vacuous", "held", "Drain the pool before."),
+        (
+            "capture-completes",
+            "vacuous",
+            "held",
+            (
+                "Let a step do what the gate judges, or leave the gate out: one that had nothing "
+                "to judge proves nothing."
+            ),
+        ),
+        (
+            "no-allocation",
+            "unknown",
+            "held",
+            "Make what the reason says possible: a gate that could not judge is never green.",
+        ),
+        (
+            "no-allocation",
+            "held",
+            "broken",
+            (
+                "Bring back the mistake that this arm expects, or change what it expects: nothing "
+                "broke here."
+            ),
+        ),
+    ],
+)
+def test_what_to_do_depends_on_the_verdict(gate, verdict, expected, action):
+    wrong = samples.gate(gate, Verdict(verdict), expected=Verdict(expected), named=True)
+    lines = printed(samples.report([samples.result(gates=[wrong])]), width=200).splitlines()
+    (said,) = [line for line in lines if line.startswith("  do        ")]
+    assert said == f"  do        {action}"
+
+
+@pytest.mark.parametrize(("expected", "hints"), [("broken", 1), ("held", 0)])
+def test_what_a_break_on_purpose_blocks_has_to_be_expected_as_well(expected, hints):
+    lost = samples.gate("capture-completes", Verdict.BROKEN, expected=Verdict(expected), named=True)
+    blocked = samples.gate("no-allocation", Verdict.UNKNOWN, blocked_by="capture-completes")
+    text = printed(samples.report([samples.result(gates=[lost, blocked])]), width=200)
+    said = (
+        "  blocked   no-allocation (T001), by capture-completes\n"
+        "  do        expect 'no-allocation: unknown' in this arm as well: "
+        "capture-completes broke, as expected, and this comes of it\n"
+    )
+    assert text.count(said) == hints
+
+
 def test_quiet_leaves_only_what_broke_and_the_counts():
     text = printed(samples.report([samples.green(), samples.red(case="other")]), quiet=True)
     assert text.startswith("\n✗ other[pooled/census]@fake\n")

@@ -67,6 +67,15 @@ def test_a_replay_that_was_not_seen_to_equal_the_eager_run_is_not_green(run, eng
     assert (verdict_of(result, E), result.as_expected) == (verdict, False)
 
 
+@pytest.mark.parametrize(("kind", "observed"), [("blocking", "0"), ("nonblocking", "1")])
+def test_what_is_in_flight_depends_on_the_kind_of_a_stream_made_before_the_step(
+    run, kind, observed
+):
+    steps = STEPS.replace("captures: 1", "in_flight_at_begin: 0")
+    result = run("CopiesBeforeItsCapture", steps=steps, arm=f"{{kind: {kind}}}")
+    assert result.checks[0].observed == observed
+
+
 def test_a_require_that_the_oracle_does_not_meet_hides_nothing(run):
     steps = STEPS.replace("check: {captures: 1}", "require: {captures: 1}")
     assert verdict_of(run("Stale", steps=steps), E) is Verdict.BROKEN

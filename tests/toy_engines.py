@@ -77,6 +77,22 @@ class Doubling:
         pass
 
 
+class CopiesBeforeItsCapture(Doubling):
+    """Has work in flight when it captures, but for a copy to the host on the legacy stream."""
+
+    config_keys = Doubling.config_keys | {"kind": (str, "blocking")}
+
+    def __init__(self, backend, config, *, oracle):
+        super().__init__(backend, config, oracle=oracle)
+        self.stream = backend.stream_create(StreamKind(config["kind"]))
+        self.copied = backend.malloc_host(NBYTES)
+
+    def capture(self):
+        self.work()
+        self.backend.memcpy(self.copied, self.result, NBYTES)
+        return super().capture()
+
+
 class Stale(Doubling):
     """Captures from a copy of its input that nobody refreshes."""
 

@@ -74,6 +74,10 @@ class GraphNotes:
     An observation is one piece of work that arrives to be run. `namespace` is the kind of work,
     `identity` tells what its nodes are, wherever their data lies, and `properties` what an
     executable bakes beyond that: the addresses. Neither may depend on how the cache keys.
+
+    An observation is answered by a direct run or by a launch of an executable that holds it. Tell
+    of it before it is answered, and of the next one of the same thread afterwards; one that comes
+    before is nested in it, and has to be answered first.
     """
 
     def __init__(self, recorder: Recorder) -> None:

@@ -122,7 +122,8 @@ class Window:
 
     `end` is the sequence number of the end call, or None when nobody ended it before the case
     was over. `end_error` is what the end returned. `nodes` counts those that it added, None when
-    there is no graph.
+    there is no graph. The destroy of the stream that it began on takes a capture with it: such a
+    window is `destroyed`, and that call is its end.
     """
 
     capture: int
@@ -134,6 +135,7 @@ class Window:
     end: int | None
     end_error: str
     nodes: int | None
+    destroyed: bool = False
 
     def spans(self, event: Event) -> bool:
         """Whether the event falls between begin and end, whoever made it."""
@@ -321,13 +323,15 @@ class Trace:
 def windows_of(events: list[Event]) -> list[Window]:
     """Pair begins with ends by capture id; a capture that nobody ended stays open."""
     ends = {e.capture: e for e in events if e.api == END_API and e.capture}
+    gone = {e.stream: e for e in events if e.api == "cudaStreamDestroy" and not e.refused}
     nodes = _nodes_added(events)
     found = []
     for event in events:
         # A begin that opened nothing, as on a backend that cannot capture, has no capture id.
         if event.api not in BEGIN_APIS or event.refused or not event.capture:
             continue
-        end = ends.get(event.capture)
+        ended, destroy = ends.get(event.capture), gone.get(event.stream)
+        end = ended or destroy
         found.append(
             Window(
                 capture=event.capture,
@@ -337,8 +341,9 @@ def windows_of(events: list[Event]) -> list[Window]:
                 phase=event.phase,
                 begin=event.seq,
                 end=end.seq if end else None,
-                end_error=end.error if end else "",
+                end_error=ended.error if ended else "",
                 nodes=nodes.get(event.capture),
+                destroyed=end is not None and end is destroy,
             )
         )
     return found

@@ -40,9 +40,20 @@ def expand(text: str, cases: Collection[str]) -> list[str]:
         if not _KEY.fullmatch(key):
             raise BadCaseKey(f"'{key}' is not a case", "a case is written scenario[lane/arm]")
         if key not in cases:
-            close = difflib.get_close_matches(key, sorted(cases), n=1)
-            hint = f"did you mean '{close[0]}'?" if close else ""
-            raise BadCaseKey(f"no case '{key}'", hint)
+            raise BadCaseKey(f"no case '{key}'", _hint(key, cases))
     if len(set(keys)) != len(keys):
         raise BadCaseKey(f"'{text}' names a case twice")
     return keys
+
+
+def _hint(key: str, cases: Collection[str]) -> str:
+    """The nearest case; where not even its scenario is there, how scenarios are chosen."""
+    scenario = key.partition("[")[0]
+    scenarios = {case.partition("[")[0] for case in cases}
+    if scenario not in scenarios and not difflib.get_close_matches(scenario, scenarios, cutoff=0.8):
+        return (
+            "scenarios of your own are chosen with --scenarios; under pytest they lie beside the "
+            "plan, or below"
+        )
+    close = difflib.get_close_matches(key, sorted(cases), n=1)
+    return f"did you mean '{close[0]}'?" if close else ""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from capturegate.scenario.model import Case
+from capturegate.scenario.problems import Problems
 from capturegate_mutations.operators import OPERATORS
-from capturegate_mutations.plan import CodeFlip, Plan, PredicateFlip, ScenarioFlip
+from capturegate_mutations.plan import CodeFlip, Flip, Plan, PredicateFlip, ScenarioFlip
 from capturegate_mutations.scenario_flips import flip_cases
 from capturegate_mutations.scope import open_scope
 from capturegate_mutations.source import (
@@ -25,6 +26,9 @@ from capturegate_mutations.source import (
 from capturegate_mutations.touched import Key, touched
 
 _CONTEXT_LINES = 2
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,29 +56,38 @@ def prepare(plan: Plan, cases: Sequence[Case]) -> Mutant:
     """Apply a plan's flips to sources and scenarios, in memory.
 
     Raises:
-        InvalidFlip: one cannot be applied, or changes nothing.
+        InputErrors: one cannot be applied, or changes nothing; each with its place in the plan.
     """
+    problems = Problems()
     sources, originals, hunks = [], [], []
     keys: frozenset[Key] = frozenset()
     by_module: dict[str, list[CodeFlip]] = defaultdict(list)
-    for flip in plan.code_flips:
-        by_module[flip.module].append(flip)
+    for code_flip in plan.code_flips:
+        by_module[code_flip.module].append(code_flip)
     for module, flips in by_module.items():
-        source = read_source(module)
-        text = flip_source(source, flips)
+        both = _tried(problems, flips[0], None, _flipped, module, flips, problems)
+        if both is None:
+            continue
+        source, text = both
         sources.append(served(source, text))
         originals.append(source)
         hunks.append(diff(source, text))
         keys |= touched(source, text)
-    scenario_flips = [flip for flip in plan.flips if isinstance(flip, ScenarioFlip)]
-    flipped = flip_cases(cases, scenario_flips)
-    hunks += [told(flip) for flip in scenario_flips]
-    answers = [flip for flip in plan.flips if isinstance(flip, PredicateFlip)]
-    hunks += [told(flip) for flip in answers]
+    flipped = list(cases)
+    predicates = []
+    for flip in plan.flips:
+        if isinstance(flip, ScenarioFlip):
+            flipped = _tried(problems, flip, flipped, flip_cases, flipped, [flip])
+            hunks.append(told(flip))
+    for flip in plan.flips:
+        if isinstance(flip, PredicateFlip):
+            predicates.append(_tried(problems, flip, {}, _predicate, flip, flipped))
+            hunks.append(told(flip))
+    problems.raise_any()
     return Mutant(
         sources=tuple(sources),
         originals=tuple(originals),
-        predicates=tuple(_predicate(flip, flipped) for flip in answers),
+        predicates=tuple(predicates),
         cases=tuple(flipped),
         hunk="\n".join(hunks),
         touched=keys,
@@ -89,13 +102,45 @@ def flip_source(source: Source, flips: Iterable[CodeFlip]) -> str:
     """
     edits: list[Edit] = []
     for flip in flips:
-        scope = open_scope(source, flip.qualname)
-        edits += OPERATORS[flip.operator].edits(scope, flip.arguments)
+        edits += _edits_of(source, flip)
     text = apply(source, edits)
     before = compile_source(source.text, source.path)
     if same_bytecode(before, compile_source(text, source.path)):
-        raise InvalidFlip("the flip changes no bytecode", where=source.path)
+        raise InvalidFlip(
+            "the flip changes no bytecode",
+            where=source.path,
+            hint="a mutation that changes nothing proves nothing",
+        )
     return text
+
+
+def _edits_of(source: Source, flip: CodeFlip) -> list[Edit]:
+    return OPERATORS[flip.operator].edits(open_scope(source, flip.qualname), flip.arguments)
+
+
+def _flipped(
+    module: str, flips: Sequence[CodeFlip], problems: Problems
+) -> tuple[Source, str] | None:
+    """A module with its flips made; None where one finds nothing to flip, which is kept."""
+    source = read_source(module)
+    found = [_tried(problems, flip, None, _edits_of, source, flip) for flip in flips]
+    return None if None in found else (source, flip_source(source, flips))
+
+
+def _tried(
+    problems: Problems,
+    flip: Flip,
+    otherwise: T,
+    work: Callable[P, T],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> T:
+    """What `work` makes of a flip; `otherwise` where it cannot be applied, and that is kept."""
+    try:
+        return work(*args, **kwargs)
+    except InvalidFlip as error:
+        problems.add(error.of_plan(flip.where))
+        return otherwise
 
 
 def served(source: Source, text: str) -> dict[str, Any]:
@@ -141,8 +186,11 @@ def _predicate(flip: PredicateFlip, cases: Sequence[Case]) -> dict[str, Any]:
     if silent or not asking:
         where = f" in lane '{flip.lane}'" if flip.lane else ""
         of = f" of scenario '{silent[0]}'" if silent else ""
+        asked = sorted({case.lane.skip_if for case in cases if case.lane.skip_if})
         raise InvalidFlip(
-            f"no case{of} asks the predicate '{flip.predicate}'{where}", where=str(flip.where)
+            f"no case{of} asks the predicate '{flip.predicate}'{where}",
+            expected=f"one of {', '.join(asked)}, in a lane that asks it" if asked else "",
+            hint="" if asked else "no lane of these scenarios has a 'skip_if'",
         )
     return {
         "predicate": flip.predicate,

@@ -11,6 +11,7 @@ from capturegate.errors import CapturegateError, InputError
 from capturegate.run.pool import Answer, Pool
 from capturegate.run.result import CaseResult
 from capturegate.scenario.model import Case
+from capturegate.scenario.problems import Problems
 from capturegate_mutations import controls
 from capturegate_mutations.batch import Outcome, Settings, budget, collect, tasks_of
 from capturegate_mutations.ground import (
@@ -25,7 +26,7 @@ from capturegate_mutations.plan import CaseKey, Plan
 from capturegate_mutations.prepare import Mutant, prepare
 from capturegate_mutations.probes import write_probed
 from capturegate_mutations.reach import Hits, flips_instrument, probes_of, reached
-from capturegate_mutations.source import InvalidFlip, read_source
+from capturegate_mutations.source import read_source
 from capturegate_mutations.tree import tree_hash
 from capturegate_mutations.verdict import Proof
 
@@ -36,11 +37,15 @@ class TreeChanged(CapturegateError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A plan with its mutant, or with what makes it invalid."""
+    """A plan with its mutant, or with what makes it invalid.
+
+    `mistake` is what the plan itself has wrong, `invalid` that or something else, in words.
+    """
 
     plan: Plan
     mutant: Mutant | None
     invalid: str = ""
+    mistake: InputError | None = None
 
     @property
     def bare(self) -> bool:
@@ -49,14 +54,27 @@ class Prepared:
 
 
 def prepare_all(plans: Sequence[Plan], cases: Sequence[Case]) -> list[Prepared]:
-    """Every plan with its flips applied in memory."""
+    """Every plan with its flips applied in memory, or with what is wrong with them."""
     found = []
     for plan in plans:
         try:
             found.append(Prepared(plan=plan, mutant=prepare(plan, cases)))
-        except InvalidFlip as error:
-            found.append(Prepared(plan=plan, mutant=None, invalid=str(error)))
+        except InputError as error:
+            found.append(Prepared(plan=plan, mutant=None, invalid=str(error), mistake=error))
     return found
+
+
+def refuse_mistakes(prepared: Sequence[Prepared]) -> None:
+    """Refuse plans with a flip that cannot be applied, before anything runs.
+
+    Raises:
+        InputErrors: there are such plans; every one of their mistakes is told.
+    """
+    problems = Problems()
+    for item in prepared:
+        if item.mistake is not None:
+            problems.add(item.mistake)
+    problems.raise_any()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

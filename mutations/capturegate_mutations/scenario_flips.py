@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -20,7 +21,13 @@ def flip_cases(cases: Sequence[Case], flips: Iterable[ScenarioFlip]) -> list[Cas
     for flip in flips:
         names = {case.scenario.name for case in flipped}
         if flip.scenario not in names:
-            raise InvalidFlip(f"no scenario '{flip.scenario}'", where=str(flip.where))
+            known = ", ".join(sorted(names))
+            close = difflib.get_close_matches(flip.scenario, names, n=1)
+            raise InvalidFlip(
+                f"no scenario '{flip.scenario}'",
+                expected=f"one of {known}",
+                hint=f"did you mean '{close[0]}'?" if close else "",
+            )
         done: dict[int, Scenario] = {}
         for number, case in enumerate(flipped):
             if case.scenario.name != flip.scenario:
@@ -72,7 +79,7 @@ def _nothing_to_flip(scenario: Scenario, flip: ScenarioFlip, what: str) -> Inval
     steps = ", ".join(step.id for step in scenario.steps)
     return InvalidFlip(
         f"'{flip.action}: {what}' changes nothing in scenario '{scenario.name}'",
-        where=str(flip.where),
+        expected="something that the scenario has, and another value than it has",
         hint=f"its steps are {steps}",
     )
 

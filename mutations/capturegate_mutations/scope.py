@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import difflib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,6 +26,9 @@ _COMPOUND = (
     ast.TryStar,
     ast.Match,
 )
+
+
+_ONCE = "exactly one match"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +56,11 @@ class Scope:
         """The source text of the span."""
         return self.source.text[self.start : self.end]
 
+    @property
+    def lines(self) -> list[str]:
+        """The lines of the span, without their indentation."""
+        return [line.strip() for line in self.text.splitlines()]
+
     def statement(self, anchor: Anchor) -> ast.stmt:
         """The one statement that an anchor names.
 
@@ -62,7 +71,8 @@ class Scope:
         if len(matches) == 1:
             return matches[0]
         lines = [f"{self.source.path}:{match.lineno}" for match in matches]
-        raise mismatch(self, str(anchor), lines)
+        there = _called(self.node) if anchor.kind == "call" else self.lines
+        raise mismatch(self, str(anchor), lines, wanted=anchor.text, there=there)
 
     def simple_statement(self, anchor: Anchor) -> ast.stmt:
         """The one statement that an anchor names, when it has its line to itself.
@@ -74,14 +84,22 @@ class Scope:
         where = f"{self.source.path}:{found.lineno}"
         if isinstance(found, _COMPOUND):
             raise InvalidFlip(
-                f"{anchor} is a compound statement; this flip takes a simple one", where=where
+                f"{anchor} is a compound statement",
+                where=where,
+                expected="a simple one",
+                hint="use 'replace' on its text",
             )
         start, end = self.span(found)
         line_start = self.source.text.rfind("\n", 0, start) + 1
         line_end = self.source.text.find("\n", end)
         after = self.source.text[end : None if line_end < 0 else line_end].strip()
         if self.source.text[line_start:start].strip() or (after and not after.startswith("#")):
-            raise InvalidFlip(f"{anchor} shares its line with something else", where=where)
+            raise InvalidFlip(
+                f"{anchor} shares its line with something else",
+                where=where,
+                expected="a statement that has its line to itself",
+                hint="use 'replace' on its text",
+            )
         return found
 
     def span(self, node: ast.stmt) -> tuple[int, int]:
@@ -92,15 +110,27 @@ class Scope:
         return start, self.source.offset(node.end_lineno, node.end_col_offset)
 
 
-def mismatch(scope: Scope, what: str, lines: list[str]) -> InvalidFlip:
-    """The error that says that an anchor does not match exactly once, with the lines."""
-    where = f"{scope.source.path}:{scope.source.line_of(scope.start)}"
+def mismatch(
+    scope: Scope, what: str, lines: list[str], *, wanted: str = "", there: Iterable[str] = ()
+) -> InvalidFlip:
+    """The error that says that an anchor does not match exactly once, with the lines.
+
+    Of what is `there` the nearest to what was `wanted` is told.
+    """
+    where = scope.source.at(scope.start)
     if not lines:
-        return InvalidFlip(f"{what} matches nothing in the target", where=where)
+        close = difflib.get_close_matches(wanted, dict.fromkeys(there), n=1)
+        return InvalidFlip(
+            f"{what} matches nothing in the target",
+            where=where,
+            expected=_ONCE,
+            hint=f"did you mean '{close[0]}'?" if close else "the code may have changed since",
+        )
     return InvalidFlip(
         f"{what} matches {len(lines)} times in the target: {', '.join(lines)}",
         where=where,
-        hint="an anchor has to match exactly once",
+        expected=_ONCE,
+        hint="take in more of the text around it, or name a smaller target",
     )
 
 
@@ -120,7 +150,8 @@ def open_scope(source: Source, qualname: str) -> Scope:
     found = list(_definitions(tree, qualname.replace(".<locals>", "").split(".")))
     if len(found) != 1:
         what = f"'{qualname}' of module {source.module}"
-        raise mismatch(whole, what, [f"{source.path}:{node.lineno}" for node in found])
+        lines = [f"{source.path}:{node.lineno}" for node in found]
+        raise mismatch(whole, what, lines, wanted=qualname, there=_defined(tree))
     node = found[0]
     first = min([node.lineno, *(item.lineno for item in node.decorator_list)])
     start = source.offset(first, 0)
@@ -138,6 +169,23 @@ def _definitions(parent: ast.AST, names: list[str]) -> Iterator[Definition]:
                 yield from _definitions(child, names[1:])
         else:
             yield from _definitions(child, names)
+
+
+def _defined(parent: ast.AST, prefix: str = "") -> Iterator[str]:
+    """The qualified names of what is defined in a module, as a plan writes them."""
+    for child in ast.iter_child_nodes(parent):
+        if isinstance(child, Definition):
+            yield f"{prefix}{child.name}"
+            yield from _defined(child, f"{prefix}{child.name}.")
+        else:
+            yield from _defined(child, prefix)
+
+
+def _called(node: ast.AST) -> Iterator[str]:
+    """The dotted names of the calls in a node."""
+    for child in ast.walk(node):
+        if isinstance(child, ast.Call):
+            yield ast.unparse(child.func)
 
 
 def _matches(node: ast.AST, anchor: Anchor) -> Iterator[ast.stmt]:

@@ -22,7 +22,7 @@ from capturegate_mutations.ground import BaselineRefused, Ground
 from capturegate_mutations.plan import Plan
 from capturegate_mutations.reader import find_plans, load_plans, shipped_plans
 from capturegate_mutations.report.summary import Sheet
-from capturegate_mutations.runner import Prepared, Runner, prepare_all
+from capturegate_mutations.runner import Prepared, Runner, prepare_all, refuse_mistakes
 from capturegate_mutations.store import ROWS, fingerprint
 from capturegate_mutations.verdict import Changes, Proof, changes_of, compare, without_blocked
 
@@ -69,6 +69,8 @@ class Session:
         cases = expand(scenarios, request.backend)
         sheet = Sheet(cases=len(cases), workers=request.workers)
         plans = self._plans(cases, sheet)
+        prepared = prepare_all(plans, cases)
+        refuse_mistakes(prepared)
         settings = Settings(seed=request.seed, time_limit_s=request.time_limit_s)
         self._known = ROWS.read(request.resume) if request.resume else {}
         with contextlib.ExitStack() as stack:
@@ -80,7 +82,7 @@ class Session:
             runner = Runner(
                 pool=pool,
                 cases=cases,
-                prepared=prepare_all(plans, cases),
+                prepared=prepared,
                 settings=settings,
                 all_cases=request.all_cases,
                 say=self.say,

@@ -10,17 +10,28 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import CodeType
 
-from capturegate.errors import CapturegateError
+from capturegate.errors import CapturegateError, InputError, Location
 
 
 class InvalidFlip(CapturegateError):
-    """A flip cannot be applied: the mutation is `invalid`, whatever else it says."""
+    """A flip cannot be applied: the mutation is `invalid`, whatever else it says.
 
-    def __init__(self, problem: str, *, where: str = "", hint: str = "") -> None:
+    `where` is the place in the source that was to be flipped.
+    """
+
+    def __init__(
+        self, problem: str, *, where: str = "", expected: str = "", hint: str = ""
+    ) -> None:
         self.problem = problem
         self.where = where
-        text = f"{where}: {problem}" if where else problem
-        super().__init__(f"{text}\n  help: {hint}" if hint else text)
+        self.expected = expected
+        self.hint = hint
+        super().__init__(str(InputError(problem, where=where, expected=expected, hint=hint)))
+
+    def of_plan(self, flip: Location) -> InputError:
+        """The same as a mistake of the plan that has the flip at this place."""
+        problem = f"{self.problem}, at {self.where}" if self.where else self.problem
+        return InputError(problem, where=flip, expected=self.expected, hint=self.hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +97,11 @@ def read_source(module: str) -> Source:
     """
     spec = find_spec(module)
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
-        raise InvalidFlip(f"module '{module}' has no Python source")
+        raise InvalidFlip(
+            f"module '{module}' has no Python source",
+            expected="a module that can be imported from here, written in Python",
+            hint="a target is written module:Qualified.name",
+        )
     data = Path(spec.origin).read_bytes()
     try:
         text = importlib.util.decode_source(data)
@@ -105,7 +120,11 @@ def apply(source: Source, edits: Iterable[Edit]) -> str:
     before = len(text) + 1
     for edit in sorted(edits, key=lambda edit: (edit.start, edit.end), reverse=True):
         if edit.end > before:
-            raise InvalidFlip("two flips edit the same characters", where=source.at(edit.start))
+            raise InvalidFlip(
+                "two flips edit the same characters",
+                where=source.at(edit.start),
+                hint="make one flip of them",
+            )
         text = text[: edit.start] + edit.new + text[edit.end :]
         before = edit.start
     return text
@@ -120,7 +139,11 @@ def compile_source(text: str, path: str) -> CodeType:
     try:
         return compile(text, path, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
-        raise InvalidFlip(f"the flipped source does not compile: {error}", where=path) from error
+        raise InvalidFlip(
+            f"the flipped source does not compile: {error}",
+            where=path,
+            hint="what a flip puts in has to keep the indentation of the lines around it",
+        ) from error
 
 
 def same_bytecode(one: CodeType, other: CodeType) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from capturegate.errors import InputError
 from capturegate.run.pool import Task
 from capturegate.scenario.model import Case
 from capturegate.scenario.nodes import read_yaml
@@ -14,7 +13,6 @@ from capturegate_mutations.flip_reader import read_flip
 from capturegate_mutations.plan import Plan
 from capturegate_mutations.prepare import prepare
 from capturegate_mutations.reader import SUFFIX, shipped_plans
-from capturegate_mutations.source import InvalidFlip
 
 
 def variant_task(name: str, case: Case, seed: int, time_limit_s: float) -> Task:
@@ -27,10 +25,7 @@ def variant_task(name: str, case: Case, seed: int, time_limit_s: float) -> Task:
     if name not in plans:
         raise unknown("mutation", name, plans)
     plan = _flips_of(plans[name])
-    try:
-        mutant = prepare(plan, [case])
-    except InvalidFlip as error:
-        raise InputError(f"the mutation '{name}' cannot be applied: {error}") from error
+    mutant = prepare(plan, [case])
     [task] = tasks_of(mutant, Settings(seed=seed, time_limit_s=time_limit_s), bare=True)
     return task
 

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
-import shutil
 import tempfile
-import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -19,7 +15,7 @@ from capturegate.programs import Observation, Runner, generate, shrink
 from capturegate_backends.conform.compare import kind_of
 from capturegate_backends.conform.count import count
 from capturegate_backends.conform.devices import make_device
-from capturegate_backends.conform.pool import Lost, run_workers
+from capturegate_backends.conform.pool import Lost, end_with_parent, run_workers
 
 _KEPT_PER_KIND = 2
 _FLUSH_SECONDS = 5.0
@@ -138,23 +134,6 @@ def fuzz_slice(
                     break
         finally:
             flush()
-
-
-def end_with_parent(folder: Path) -> None:
-    """See that this worker and its folder go when the process that started it is gone.
-
-    A parent that was killed can neither stop its workers nor tidy up behind itself.
-    """
-    parent = multiprocessing.parent_process()
-    if parent is None:
-        return
-
-    def watch() -> None:
-        parent.join()
-        shutil.rmtree(folder, ignore_errors=True)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def _smallest(pair: _Pair, program: list[list[Any]], kind: str, seed: int) -> dict[str, Any]:

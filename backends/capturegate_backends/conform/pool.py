@@ -7,9 +7,13 @@ badly, or makes no progress for too long, is replaced by one that goes on after 
 from __future__ import annotations
 
 import multiprocessing
+import os
+import shutil
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 QUIET_SECONDS_MAX = 60.0
@@ -78,3 +82,20 @@ def run_workers(work: Work, processes: int, paths: list[str], extra: Any) -> lis
             slot.process, slot.cell = start(number, after)
             slot.seen, slot.since, slot.starts = -1, time.monotonic(), slot.starts + 1
     return lost
+
+
+def end_with_parent(folder: Path) -> None:
+    """See that this worker and its folder go when the process that started it is gone.
+
+    A parent that was killed can neither stop its workers nor tidy up behind itself.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        parent.join()
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -10,7 +10,7 @@ from typing import Any
 from capturegate.programs import Runner
 from capturegate_backends.conform.corpus import corpus
 from capturegate_backends.conform.devices import make_device
-from capturegate_backends.conform.pool import Lost, run_workers
+from capturegate_backends.conform.pool import Lost, end_with_parent, run_workers
 from capturegate_backends.truth.recordings import RecordedCase, parse_case, write_recording
 
 
@@ -36,6 +36,7 @@ def record(backend: str, path: Path, processes: int) -> tuple[int, list[tuple[st
 
 def record_slice(first: int, stride: int, cell: Any, path: str, backend: str) -> None:
     """Record every `stride`-th program of the corpus from `first` on, a line each."""
+    end_with_parent(Path(path).parent)
     device = make_device(backend)
     runner = Runner(device)
     with Path(path).open("a", buffering=1, encoding="utf-8") as out:

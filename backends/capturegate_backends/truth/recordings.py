@@ -7,17 +7,29 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from capturegate.errors import InputError
+from capturegate.errors import InputError, message_of
 from capturegate.programs import Observation
 
 FORMAT = "capturegate call programs 1"
 SUFFIX = ".jsonl.gz"
+_HINT = "`capturegate conform --record FILE` writes one; fetch a damaged one anew"
+_DAMAGE = (
+    OSError,
+    EOFError,
+    zlib.error,
+    ValueError,
+    KeyError,
+    IndexError,
+    TypeError,
+    AttributeError,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,12 +79,17 @@ def read_recording(path: Path) -> Recording:
     """
     try:
         head, *lines = gzip.decompress(path.read_bytes()).decode().splitlines()
-        description = json.loads(head)
+        description = dict(json.loads(head))
         cases = tuple(parse_case(line) for line in lines)
-    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"not a recording of call programs: {error}", where=str(path)) from error
+    except _DAMAGE as error:
+        said = message_of(error) or type(error).__name__
+        raise InputError(
+            f"not a recording of call programs: {said}", where=str(path), hint=_HINT
+        ) from error
     if description.pop("format", None) != FORMAT:
-        raise InputError("not a recording of call programs", where=str(path), expected=FORMAT)
+        raise InputError(
+            "not a recording of call programs", where=str(path), expected=FORMAT, hint=_HINT
+        )
     return Recording(description=description, cases=cases)
 
 

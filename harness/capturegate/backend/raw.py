@@ -15,6 +15,7 @@ from capturegate.backend.handles import (
     GraphExec,
     GraphNode,
     Pointer,
+    Space,
     Stream,
     StreamKind,
 )
@@ -109,7 +110,8 @@ class RawBackend:
     def memcpy(self, dst: Pointer, src: Pointer, nbytes: int) -> Status[None]:
         """Answer of cudaMemcpy."""
         out = self._device.memcpy(dst, src, nbytes)
-        return self._at("cudaMemcpy", out, dst, nbytes)
+        within = {"within_device": not {dst.space, src.space} & {Space.PINNED, Space.PAGEABLE}}
+        return self._call("cudaMemcpy", out, -1, nbytes, dst.address, dst.allocation, detail=within)
 
     def memcpy_async(self, dst: Pointer, src: Pointer, nbytes: int, stream: Stream) -> Status[None]:
         """Answer of cudaMemcpyAsync."""
@@ -161,7 +163,9 @@ class RawBackend:
         """Answer of cudaStreamCreateWithFlags."""
         out = self._device.stream_create(kind)
         made = out.value.id if out.value else 0
-        return self._call("cudaStreamCreateWithFlags", out, handle=made)
+        return self._call(
+            "cudaStreamCreateWithFlags", out, handle=made, detail={"kind": kind.value}
+        )
 
     def stream_destroy(self, stream: Stream) -> Status[None]:
         """Answer of cudaStreamDestroy."""

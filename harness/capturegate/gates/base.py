@@ -84,7 +84,8 @@ class Gate(Protocol):
     """One rule over the evidence of a case.
 
     The class's docstring has the headings What it checks, Why it is unsafe, Goes red when, How to
-    fix it, Proven by; `capturegate explain CODE` prints it.
+    fix it, When it is vacuous, Proven by; `capturegate explain CODE` prints it, and reports print
+    the first sentence of the one that says what to do.
 
     Attributes:
         code: short and stable, such as `CG001`.

@@ -24,28 +24,47 @@ class CaptureCompletes:
         A capture that records nothing replays nothing, fast.
 
     Goes red when:
-        A window is never ended or ended twice, its end returns an error, its graph is empty, a
-        second begin is tried on its stream, an end has no begin, or a step has fewer or more
-        windows than it says. Vacuous when no capture began and none was asked for.
+        A window is never ended or ended twice, its end returns an error, its graph is empty, its
+        stream is destroyed before its end, a second begin is tried on its stream, an end has no
+        begin, or a step has fewer or more windows than it says. Vacuous when no capture began and
+        none was asked for.
 
     How to fix it:
         Look at the first refused call inside the window: that is the cause, the end only reports
         it. End the capture on every path out of the window, errors included.
 
+    When it is vacuous:
+        Add a step in which the engine captures, and say how many with `check: {captures: 1}`;
+        where none is to come, check `captures: 0` and leave this gate out.
+
     Proven by:
         allocation-beside-the-pool, attention-scratch-grows-in-window, begin-without-end,
-        bypass-captured-anyway, bypass-not-skipped, chunk-failure-not-reset, chunk-pregrow-removed,
-        chunk-profile-not-kept, closed-container-recaptured, columns-not-compared,
-        container-begin-removed, container-not-abandoned, container-not-ended, decode-begin-removed,
-        decode-profile-not-kept, draft-begin-removed, draft-failure-not-reset, draft-not-abandoned,
-        draft-piece-not-ended, draft-pregrow-removed, draft-profile-not-kept,
-        drain-removed-on-unfixed-driver, failure-not-reset, forks-left-open,
-        inert-taken-for-captured, lost-capture-not-ended, nesting-not-refused,
-        outgrown-scratch-freed, pregrow-behind-dbuf, pregrow-inside-window, pregrow-returns-zero,
-        profile-short-by-one, prompt-begin-removed, prompt-capture-not-abandoned,
-        prompt-keyed-by-address, prompt-not-ended, prompt-pregrow-removed, prompt-profile-not-kept,
-        prompt-siblings-confused, prompt-upload-not-marked, ring-keyed-on-size-alone,
-        speculation-without-ring, switches-read-anew, taps-not-compared, whole-graph-broken.
+        break-kept-out-of-captures, bypass-captured-anyway, bypass-not-skipped,
+        chunk-captured-under-bypass, chunk-failure-not-reset, chunk-pregrow-removed,
+        chunk-profile-not-kept, chunk-scratch-of-the-pool, chunk-scratch-released,
+        closed-container-recaptured, columns-not-compared, container-begin-removed,
+        container-break-not-ended, container-failure-not-abandoned,
+        container-first-begin-removed, container-last-not-ended,
+        container-next-begin-removed, container-not-abandoned, container-not-ended,
+        decode-begin-removed, decode-captured-anew, decode-captured-cold,
+        decode-captured-under-bypass, decode-profile-not-kept, draft-begin-removed,
+        draft-captured-anew, draft-captured-under-bypass, draft-collected-unwaited,
+        draft-failure-not-reset, draft-not-abandoned, draft-piece-not-ended,
+        draft-pregrow-removed, draft-profile-not-kept, drain-removed-on-unfixed-driver,
+        failure-not-reset, fork-not-recorded, fork-not-waited-for, forks-left-open,
+        join-not-recorded, join-not-waited-for, lost-capture-not-ended, nesting-not-refused,
+        outgrown-scratch-freed, pregrow-behind-dbuf, pregrow-inside-window,
+        pregrow-returns-zero, profile-short-by-one, prompt-begin-removed,
+        prompt-capture-not-abandoned, prompt-captured-under-bypass,
+        prompt-held-not-compared, prompt-inputs-not-refreshed, prompt-keyed-by-address,
+        prompt-never-found, prompt-not-ended, prompt-pregrow-removed,
+        prompt-profile-not-kept, prompt-proof-not-kept, prompt-siblings-confused,
+        prompt-switch-not-passed-on, prompt-upload-not-marked, ring-keyed-on-size-alone,
+        ring-keyed-without-spec, ring-of-one, seam-abandon-ends-nothing,
+        seam-begin-into-removed, seam-begin-removed, seam-not-ended,
+        seam-takes-inert-for-captured, seam-window-not-abandoned, speculation-without-ring,
+        switch-off-not-declined, switches-read-anew, taps-not-compared, uploads-not-marked,
+        whole-graph-broken.
     """
 
     code: ClassVar[str] = "CG004"
@@ -70,7 +89,7 @@ class CaptureCompletes:
                     verdict=Verdict.BROKEN,
                     reason=fault,
                     figures=figures,
-                    witness=(cause_in(trace, window),),
+                    witness=shown(trace, window),
                 )
         if stray := stray_end(trace):
             return Judgement(
@@ -96,6 +115,8 @@ def fault_of(window: Window) -> str:
     """What keeps a window from being complete; empty when nothing does."""
     if window.end is None:
         return "a capture began and nobody ended it"
+    if window.destroyed:
+        return "a capture began and its stream was destroyed before anybody ended it"
     if window.end_error != SUCCESS:
         return f"the capture was lost: its end returned {window.end_error}"
     if not window.nodes:
@@ -137,12 +158,20 @@ def miscounted(evidence: Evidence) -> str:
     return ""
 
 
+def shown(trace: Trace, window: Window) -> tuple[Event, ...]:
+    """The witness of a window that did not complete: its cause, and the destroy of its stream."""
+    cause = cause_in(trace, window)
+    if window.destroyed and window.end is not None:
+        return cause, trace.events[window.end]
+    return (cause,)
+
+
 def cause_in(trace: Trace, window: Window) -> Event:
     """The first refused call inside a window, else beside it, else the end, else the begin."""
     for belongs in (window.inside, window.beside):
         for event in trace.spanned(window):
             if event.refused and belongs(event):
                 return event
-    if window.end is not None and window.end_error != SUCCESS:
+    if window.end is not None and not window.destroyed and window.end_error != SUCCESS:
         return trace.events[window.end]
     return trace.events[window.begin]

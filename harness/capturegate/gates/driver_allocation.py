@@ -35,12 +35,19 @@ class NoDriverAllocationInWindow:
         Pre-grow the pool to the demand of the cold step before every capture, whatever the
         configuration. Take what outlives the step from a pool of its own, before the window.
 
+    When it is vacuous:
+        Drain the pool of more than nothing in an earlier step, and let the step that captures
+        fetch from the driver, before its window, what the window takes.
+
     Proven by:
-        allocation-beside-the-pool, attention-scratch-grows-in-window, bypass-captured-anyway,
-        chunk-pregrow-removed, chunk-profile-not-kept, decode-profile-not-kept,
-        draft-pregrow-removed, draft-profile-not-kept, drain-removed-on-unfixed-driver,
-        pregrow-behind-dbuf, pregrow-inside-window, pregrow-returns-zero, profile-short-by-one,
-        prompt-pregrow-removed, prompt-profile-not-kept.
+        allocation-beside-the-pool, attention-scratch-grows-in-window,
+        bypass-captured-anyway, chunk-captured-under-bypass, chunk-pregrow-removed,
+        chunk-profile-not-kept, decode-captured-cold, decode-captured-under-bypass,
+        decode-profile-not-kept, draft-captured-under-bypass, draft-pregrow-removed,
+        draft-profile-not-kept, drain-removed-on-unfixed-driver, pregrow-behind-dbuf,
+        pregrow-inside-window, pregrow-returns-zero, profile-short-by-one,
+        prompt-captured-under-bypass, prompt-pregrow-removed, prompt-profile-not-kept,
+        seam-not-ended.
     """
 
     code: ClassVar[str] = "CG001"

@@ -33,8 +33,13 @@ class ExecutablesAreBounded:
         Give prompts a namespace of their own, so that they can be released without the decode
         graphs; drop the least recently used entry when the bound is reached.
 
+    When it is vacuous:
+        Give `executables_max` and observe more different things than that, or release a namespace
+        that has executables.
+
     Proven by:
-        prompt-entries-unbounded, prompt-executable-kept, prompt-shares-the-namespace.
+        prompt-entries-one-too-many, prompt-entries-unbounded, prompt-executable-kept,
+        prompt-never-found, prompt-replaced-executable-kept, prompt-shares-the-namespace.
     """
 
     code: ClassVar[str] = "CG009"

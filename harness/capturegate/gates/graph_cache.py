@@ -24,6 +24,8 @@ DESTROY = "cudaGraphExecDestroy"
 _CALLS = WORK_APIS - {LAUNCH}
 _COPY = "cudaMemcpyAsync"
 _BATCH = "cudaMemcpyBatchAsync"
+NESTED_MAX = 8
+"""Observations around another that are followed; those that are never answered would pile up."""
 
 Work = tuple[str, int | str]
 """A call that puts something on a stream: its api, and the kernel where it launches one."""
@@ -44,15 +46,18 @@ class What(NamedTuple):
 class Observation:
     """One observation with what was submitted for it.
 
-    It lasts until its thread tells of the next one. A thread that tells of none works for the
-    observation that was told last.
+    It lasts until its thread tells of the next one. One that was not answered by then, by a launch
+    or by a direct run, goes on around the next one in the same step: they are nested. A thread
+    that tells of none works for the observation that was told last.
 
     Attributes:
         what: what the cache said it is.
         known: whether the same had run directly before, and an executable for it was kept.
         told: its note.
         launches: launches of the cache's executables that hold it.
-        direct: work that ran, from here to the next observation of its thread.
+        direct: work that ran in it, that of observations nested in it included.
+        before: its own thread's own part of that, up to its first launch.
+        claimed: whether the cache said that it ran directly.
         made_of: what its launched executable was made of, as far as the trace knows.
         proof: the earlier direct run that had all of that.
     """
@@ -62,18 +67,31 @@ class Observation:
     told: Event
     launches: list[Event] = field(default_factory=list)
     direct: list[Event] = field(default_factory=list)
+    before: list[Event] = field(default_factory=list)
+    claimed: bool = False
     made_of: Counter[Work] = field(default_factory=Counter)
     proof: Sequence[Event] = ()
+
+    @property
+    def answered(self) -> bool:
+        """Whether something came of it already."""
+        return self.claimed or bool(self.launches)
 
     @property
     def ran_again(self) -> bool:
         """Whether it was also submitted call by call, in its step.
 
-        The last call of the earlier run has to write the same bytes again: other work of an engine
-        may well launch the same kernels.
+        Where the cache does not say so itself, all calls of the executable between the note and
+        the launch are a direct run, wherever they write. After the launch the last call of the
+        earlier run has to write the same bytes again: other work of an engine may well launch the
+        same kernels.
         """
+        if self.claimed:
+            return True
         if not self.made_of or not self.proof:
             return False
+        if contains(self.before, self.made_of):
+            return True
         last = self.proof[-1]
         direct = [event for event in self.direct if event.phase == self.told.phase]
         ends = any(_work(e) == _work(last) and e.writes == last.writes for e in direct)
@@ -87,12 +105,15 @@ class CacheHistory:
     Attributes:
         observations: in the order in which they came.
         unproven: launches of what had run directly in no earlier observation, with what was held.
+        mismatched: launches of what no observation in progress was of, with what was held and the
+            observation that was in progress.
         launches: how many launches of the cache's executables there were.
         holdings: every executable with what it was said to hold last.
     """
 
     observations: list[Observation] = field(default_factory=list)
     unproven: list[tuple[Event, What | None]] = field(default_factory=list)
+    mismatched: list[tuple[Event, What, Observation]] = field(default_factory=list)
     launches: int = 0
     holdings: dict[int, What | None] = field(default_factory=dict)
 
@@ -114,7 +135,7 @@ class _Reader:
         self._made = _MadeOf()
         self._runs: dict[What | None, list[tuple[Observation, list[Event]]]] = {}
         self._kept: set[int] = set()
-        self._current: dict[int, Observation] = {}
+        self._open: dict[int, list[Observation]] = {}
         self._on: dict[str, Callable[[Event], None]] = {
             notes.OBSERVED: self._observed,
             notes.RAN_DIRECTLY: self._ran_directly,
@@ -128,28 +149,44 @@ class _Reader:
     def read(self, event: Event) -> None:
         self._made.read(event)
         if event.api in _CALLS:
-            current = self._current_of(event)
-            if current is not None and not event.capture:
-                current.direct.append(event)
+            if not event.capture:
+                self._worked(event)
         elif act := self._on.get(event.api):
             act(event)
 
-    def _current_of(self, event: Event) -> Observation | None:
-        told = self.found.observations
-        return self._current.get(event.thread) or (told[-1] if told else None)
+    def _in_progress(self, event: Event) -> list[Observation]:
+        """The observations that an event's thread works for, the innermost last."""
+        return self._open.get(event.thread) or self.found.observations[-1:]
+
+    def _worked(self, event: Event) -> None:
+        observations = self._in_progress(event)
+        for observation in observations:
+            observation.direct.append(event)
+        for own in observations[-1:]:
+            if not own.launches and own.told.thread == event.thread:
+                own.before.append(event)
 
     def _observed(self, event: Event) -> None:
         what, holdings = what_of(event), self.found.holdings
         held = [executable for executable in self._kept if holdings.get(executable) == what]
         known = any(self._proof(executable, what, None) for executable in held)
         observation = Observation(what=what, known=known, told=event)
-        self._current[event.thread] = observation
+        around = [
+            outer
+            for outer in self._open.get(event.thread, ())
+            if not outer.answered and outer.told.phase == event.phase
+        ]
+        self._open[event.thread] = [*around[-NESTED_MAX:], observation]
         self.found.observations.append(observation)
 
     def _ran_directly(self, event: Event) -> None:
-        current = self._current_of(event)
-        if current is not None and what_of(event) == current.what:
-            self._runs.setdefault(current.what, []).append((current, current.direct.copy()))
+        what = what_of(event)
+        for observation in _answerable(self._in_progress(event)):
+            if observation.what == what:
+                observation.claimed = True
+                run = observation.direct.copy()
+                self._runs.setdefault(what, []).append((observation, run))
+                return
 
     def _proof(self, executable: int, what: What | None, now: Observation | None) -> list[Event]:
         """The newest direct run, of another observation than this, that proves an executable.
@@ -177,14 +214,35 @@ class _Reader:
         if executable not in self.found.holdings:
             return
         self.found.launches += 1
-        held, current = self.found.holdings[executable], self._current_of(event)
-        proof = self._proof(executable, held, current)
+        held, current = self.found.holdings[executable], self._in_progress(event)[-1:]
+        meant = self._meant(event, held)
+        proof = self._proof(executable, held, meant or (current[0] if current else None))
         if not proof:
             self.found.unproven.append((event, held))
-        if current is not None and held == current.what:
-            current.launches.append(event)
-            current.made_of = self._made.executables.get(executable, Counter())
-            current.proof = proof
+        if meant is not None:
+            meant.launches.append(event)
+            meant.made_of = self._made.executables.get(executable, Counter())
+            meant.proof = proof
+        elif held is not None and current:
+            self.found.mismatched.append((event, held, current[0]))
+
+    def _meant(self, event: Event, held: What | None) -> Observation | None:
+        """The observation in progress that a launch is for: the one that its executable holds.
+
+        A thread that tells of none may help any other.
+        """
+        own = self._open.get(event.thread)
+        stacks = [own] if own else list(self._open.values())
+        fitting = [o for stack in stacks for o in _answerable(stack) if o.what == held]
+        return max(fitting, key=lambda observation: observation.told.seq, default=None)
+
+
+def _answerable(observations: Sequence[Observation]) -> Iterator[Observation]:
+    """Of nested observations the innermost, then those around it as far as it was answered."""
+    for observation in reversed(observations):
+        yield observation
+        if not observation.answered:
+            return
 
 
 class _MadeOf:

@@ -23,18 +23,25 @@ class LaterObservationsReplay:
         and gives nothing back, and from outside it looks as if it worked.
 
     Goes red when:
-        A known observation runs directly instead of its launch, or takes several launches, or all
-        calls of its executable run directly beside the launch, with the last call of the direct
-        run before into the same memory. What runs again into other memory is not seen: other work
-        of an engine looks the same. Vacuous when nothing was observed twice.
+        A known observation runs directly instead of its launch, or takes several launches, or runs
+        directly beside its one launch: the cache says so, or all calls of its executable run
+        between the observation and the launch, or all of them run in the same step, the last call
+        of the direct run before into the same memory. What runs again after the launch, into other
+        memory and without a word of the cache, is not seen: other work of an engine looks the
+        same. Vacuous when nothing was observed twice.
 
     How to fix it:
         Key executables by what the work is (its first node and its namespace, then its nodes),
         not by where its sources lie: the same work arrives at another address every time.
 
+    When it is vacuous:
+        Let the same work arrive once more, after it ran directly and an executable was kept for
+        it.
+
     Proven by:
-        prompt-keyed-by-address, prompt-launch-removed, prompt-replayed-and-run,
-        prompt-upload-not-marked.
+        prompt-executable-kept, prompt-keyed-by-address, prompt-launch-removed,
+        prompt-never-found, prompt-proof-not-kept, prompt-replayed-and-run,
+        prompt-upload-not-marked, staging-not-waited-for, uploads-not-marked.
     """
 
     code: ClassVar[str] = "CG007"

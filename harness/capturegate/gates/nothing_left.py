@@ -52,14 +52,31 @@ class NothingLeftAtTeardown:
         Close in the order graphs, blocks, streams; unpin a graph's blocks when it is dropped,
         and drain each pool last. Do it on the failure path too.
 
+    When it is vacuous:
+        Let the engine make something that its close has to undo.
+
     Proven by:
-        begin-without-end, chunk-closed-with-scratch, closed-container-keeps-graphs,
-        container-not-abandoned, container-not-ended, draft-begin-refused-keeps-graph,
-        draft-begin-removed, draft-closed-with-graphs, draft-closed-with-scratch,
-        draft-not-abandoned, draft-piece-not-ended, dropped-graph-kept, lost-capture-not-ended,
-        outgrown-scratch-freed, pins-not-lifted, prompt-capture-not-abandoned,
-        prompt-executable-kept, prompt-graph-kept, prompt-not-ended, prompt-refresh-unpin-removed,
-        prompt-unpin-removed, refused-graph-kept, server-keeps-its-stream.
+        begin-without-end, cell-closed-with-block, cell-closed-with-event,
+        cell-closed-with-staging, chunk-closed-with-cell, chunk-closed-with-scratch,
+        chunk-scratch-of-the-pool, chunk-scratch-released, closed-container-keeps-graphs,
+        closed-with-blocks, container-closed-with-events, container-closed-with-streams,
+        container-failure-not-abandoned, container-graphs-kept, container-last-not-ended,
+        container-not-abandoned, container-not-ended, decode-captured-anew,
+        decode-closed-with-slots, draft-begin-refused-keeps-graph, draft-begin-removed,
+        draft-captured-anew, draft-closed-with-cells, draft-closed-with-graphs,
+        draft-closed-with-guesses, draft-closed-with-scratch, draft-not-abandoned,
+        draft-piece-not-ended, dropped-executable-kept, dropped-graph-kept,
+        dropped-graph-of-executable-kept, dropped-vectors-kept, eager-inputs-not-refreshed,
+        eager-vectors-kept, end-reported-for-the-cause, lost-capture-not-ended,
+        lost-forks-forgotten, lost-forks-still-open, outgrown-scratch-freed,
+        outgrown-vectors-kept, pins-not-lifted, prompt-capture-not-abandoned,
+        prompt-executable-kept, prompt-graph-kept, prompt-not-ended,
+        prompt-refresh-unpin-removed, prompt-refreshed-graph-kept,
+        prompt-replaced-executable-kept, prompt-room-vectors-kept, prompt-unpin-removed,
+        refused-graph-kept, replaced-slot-kept, seam-abandon-ends-nothing,
+        seam-abandoned-graph-kept, seam-inert-graph-kept, seam-not-ended,
+        seam-window-not-abandoned, server-keeps-its-stream, vectors-closed-with-event,
+        vectors-closed-with-memory.
     """
 
     code: ClassVar[str] = "CG011"

@@ -32,9 +32,13 @@ class PregrowIsUsed:
         Mark the step boundary at the top of every step of every kind, so that a peak belongs to
         the step that had it.
 
+    When it is vacuous:
+        Drain the pool in the step before, so that the pre-grow finds it short and has to make
+        blocks.
+
     Proven by:
-        chunk-boundary-removed, draft-boundary-removed, step-boundary-removed,
-        window-counts-nothing.
+        chunk-boundary-removed, draft-boundary-removed, prompt-boundary-removed,
+        step-boundary-removed, window-counts-nothing.
     """
 
     code: ClassVar[str] = "CG003"

@@ -36,11 +36,16 @@ class ProfileCoversWindow:
         Record the demand at the cold step of the same shape, from a step boundary at which
         nothing transient is out, and give every captured shape a profile of its own.
 
+    When it is vacuous:
+        Capture in a step whose window takes blocks from a pool, and let that pool tell its events.
+
     Proven by:
-        bypass-captured-anyway, chunk-profile-not-kept, chunk-profile-not-noted,
-        decode-profile-not-kept, decode-profile-not-noted, draft-profile-not-kept,
-        draft-profile-not-noted, profile-short-by-one, prompt-profile-not-kept,
-        prompt-profile-not-noted.
+        bypass-captured-anyway, chunk-captured-under-bypass, chunk-profile-not-kept,
+        chunk-profile-not-noted, decode-captured-cold, decode-captured-under-bypass,
+        decode-profile-not-kept, decode-profile-not-noted, draft-captured-under-bypass,
+        draft-profile-not-kept, draft-profile-not-noted, profile-short-by-one,
+        prompt-captured-under-bypass, prompt-profile-not-kept, prompt-profile-not-noted,
+        prompt-scratch-of-the-main-pool, seam-not-ended.
     """
 
     code: ClassVar[str] = "CG002"

@@ -31,8 +31,12 @@ class RefusalsAreLookedAt:
         Look at the code of every call where it is made, and on a refusal end the capture and run
         that step without a graph. The ordinary layer of the backend does it by raising.
 
+    When it is vacuous:
+        Let a call be refused in this scenario, for example by a driver allocation inside a
+        window; where none is to be, leave this gate out.
+
     Proven by:
-        refusal-not-looked-at.
+        prompt-refused-update-ignored, refusal-not-looked-at.
     """
 
     code: ClassVar[str] = "CG012"

@@ -42,15 +42,30 @@ class ReplayMatchesEager:
         Find the first step that differs: what it reads that the capture did not bake by address
         (host sources, step inputs, scratch that went back to a pool) is the usual cause.
 
+    When it is vacuous:
+        Replay one executable at least twice with other inputs, and let `buffers()` name the
+        memory that its graph writes, so that it can be poisoned before.
+
     Proven by:
-        allocation-beside-the-pool, begin-without-end, breaks-not-replayed, bypass-captured-anyway,
-        cell-not-marked, cell-not-waited-for, cold-upload-not-marked, container-launch-removed,
-        decode-launch-removed, decode-profile-not-kept, draft-launch-removed,
-        draft-pieces-unordered, drain-removed-on-unfixed-driver, outgrown-scratch-freed,
-        pregrow-behind-dbuf, pregrow-inside-window, pregrow-returns-zero, profile-short-by-one,
-        prompt-begin-removed, prompt-launch-removed, prompt-not-ended, prompt-siblings-confused,
-        prompt-upload-not-marked, replay-does-nothing, replay-not-marked, staging-not-marked,
-        staging-not-waited-for.
+        allocation-beside-the-pool, begin-without-end, breaks-not-replayed,
+        bypass-captured-anyway, cell-not-marked, cell-not-waited-for,
+        chunk-inert-taken-for-captured, chunk-inputs-not-refreshed, chunk-not-replayed,
+        chunk-pregrow-removed, chunk-profile-not-kept, chunk-scratch-of-the-pool,
+        chunk-scratch-released, cold-upload-not-marked, container-begin-removed,
+        container-break-not-ended, container-first-begin-removed, container-last-not-ended,
+        container-launch-removed, container-next-begin-removed, container-not-ended,
+        decode-captured-cold, decode-inputs-not-refreshed, decode-launch-removed,
+        decode-profile-not-kept, draft-inert-taken-for-captured, draft-inputs-not-refreshed,
+        draft-launch-removed, draft-piece-not-ended, draft-pieces-unordered,
+        draft-pregrow-removed, draft-profile-not-kept, drain-removed-on-unfixed-driver,
+        inert-break-not-run, inert-taken-for-captured, outgrown-scratch-freed,
+        pregrow-behind-dbuf, pregrow-inside-window, pregrow-returns-zero,
+        profile-short-by-one, prompt-held-not-compared, prompt-host-not-marked,
+        prompt-inert-taken-for-captured, prompt-inert-update-launched,
+        prompt-inputs-not-refreshed, prompt-launch-removed, prompt-not-ended,
+        prompt-refused-update-ignored, prompt-siblings-confused, prompt-upload-not-marked,
+        replay-does-nothing, replay-not-marked, ring-not-staged, seam-not-ended,
+        staging-not-marked, staging-not-waited-for, uploads-not-marked.
     """
 
     code: ClassVar[str] = "CG005"

@@ -41,9 +41,16 @@ class ReplayTouchesOnlyItsOwn:
         Hold the blocks that a capture took, by identity, from the capture's end until the graph
         is dropped. Keep what a graph reads in memory that lives as long as the graph.
 
+    When it is vacuous:
+        Let somebody else be given memory, of the pool or of the driver, between a capture and a
+        later launch of its graph.
+
     Proven by:
-        chunk-scratch-released, container-keeps-segments, draft-scratch-released,
-        outgrown-scratch-freed, pin-removed, prompt-pin-removed, prompt-repin-removed.
+        chunk-scratch-of-the-pool, chunk-scratch-released, container-keeps-segments,
+        decode-taken-not-recorded, draft-scratch-of-the-pool, draft-scratch-released,
+        outgrown-scratch-freed, pin-removed, prompt-held-not-compared, prompt-pin-removed,
+        prompt-refused-update-ignored, prompt-repin-removed,
+        prompt-scratch-of-the-main-pool, prompt-taken-not-recorded.
     """
 
     code: ClassVar[str] = "CG006"

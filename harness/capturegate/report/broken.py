@@ -41,9 +41,14 @@ def print_case(result: CaseResult, report: RunReport, printer: Printer) -> None:
         if not check.blocked_by:
             _print_check(check, printer)
     printer.line()
+    meant = {gate.gate for gate in result.gates if gate.as_expected and gate.named}
     for gate in blocked:
         text = f"{gate.gate} ({report.code_of(gate.gate)}), by {gate.blocked_by}"
         printer.labelled("blocked", clean(text))
+        if gate.blocked_by in meant:
+            # What is broken on purpose takes along what can no longer be judged.
+            hint = f"expect '{gate.gate}: unknown' in this arm as well: {gate.blocked_by} broke, "
+            printer.labelled("do", clean(f"{hint}as expected, and this comes of it"), "bold")
     for check in checks:
         if check.blocked_by:
             printer.labelled("blocked", clean(f"{check.id}, by {check.blocked_by}"))
@@ -88,8 +93,8 @@ def _print_gate(gate: GateResult, report: RunReport, printer: Printer) -> None:
         expected += f", with {gate.witness_expected} in the stack of the witness"
     printer.labelled("expected", clean(expected))
     printer.labelled("observed", str(gate.verdict))
-    if guide and guide.action:
-        printer.labelled("do", clean(guide.action), "bold")
+    if guide and (action := guide.action(gate.verdict)):
+        printer.labelled("do", clean(action), "bold")
 
 
 def _print_witness(witness: Witness, printer: Printer) -> None:

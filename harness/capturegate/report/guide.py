@@ -8,10 +8,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from capturegate.gates.base import Gate
+from capturegate.run.result import Verdict
 
 _HEADING = re.compile(r"^(\w[^\n]*):$")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`*])")
 FIX_HEADING = "How to fix it"
+VACUOUS_HEADING = "When it is vacuous"
+_NOTHING_BROKE = (
+    "Bring back the mistake that this arm expects, or change what it expects: nothing broke here."
+)
+_NOTHING_TO_JUDGE = (
+    "Let a step do what the gate judges, or leave the gate out: one that had nothing to judge "
+    "proves nothing."
+)
+_NOT_JUDGED = "Make what the reason says possible: a gate that could not judge is never green."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,10 +36,20 @@ class Guide:
     params: Mapping[str, str]
     by_default: bool
 
-    @property
-    def action(self) -> str:
-        """The one thing to do first: the first sentence of how to fix it."""
-        text = " ".join(self.sections.get(FIX_HEADING, "").split())
+    def action(self, verdict: Verdict) -> str:
+        """The one thing to do first about a verdict that is not as expected."""
+        match verdict:
+            case Verdict.HELD:
+                return _NOTHING_BROKE
+            case Verdict.VACUOUS:
+                return self._first(VACUOUS_HEADING) or _NOTHING_TO_JUDGE
+            case Verdict.UNKNOWN:
+                return _NOT_JUDGED
+            case _:
+                return self._first(FIX_HEADING)
+
+    def _first(self, heading: str) -> str:
+        text = " ".join(self.sections.get(heading, "").split())
         return _SENTENCE_END.split(text)[0]
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,10 +22,10 @@ from capturegate.run.asking import (
     told_by,
 )
 from capturegate.run.failures import EngineFailed, fault
+from capturegate.run.in_flight import blocking_streams, in_flight_at_begin
 from capturegate.run.result import CheckOutcome, CheckResult, Failure
 from capturegate.scenario.model import Case, Check, Step
-from capturegate.status import SUCCESS
-from capturegate.trace import BEGIN_APIS, END_API, ENGINE, FREEING_APIS, WORK_APIS, Event
+from capturegate.trace import BEGIN_APIS, END_API, ENGINE, FREEING_APIS, Event
 
 POISON = 0xFF
 """Fill of poisoned outputs: every float32 made of it is a NaN."""
@@ -63,7 +63,8 @@ class Snapshot:
 class Drive:
     """What came of driving an engine.
 
-    `stopped_by` is the id of the failed require that stopped the case.
+    `stopped_by` is the id of the failed require that stopped the case; `blocking` are the
+    blocking streams that were made so far.
     """
 
     runs: list[StepRun] = field(default_factory=list)
@@ -71,6 +72,7 @@ class Drive:
     checks: list[CheckResult] = field(default_factory=list)
     failure: Failure | None = None
     stopped_by: str = ""
+    blocking: set[int | str] = field(default_factory=set)
 
 
 def drive(case: Case, adapter: Adapter, backend: Backend, *, judging: bool) -> Drive:
@@ -78,7 +80,7 @@ def drive(case: Case, adapter: Adapter, backend: Backend, *, judging: bool) -> D
 
     An oracle is driven without judging: what it does not do is no fault of the subject.
     """
-    result = Drive()
+    result = Drive(blocking=blocking_streams(backend.recorder.since(0)))
     for number, step in enumerate(case.scenario.steps, start=1):
         facts = _run_step(number, step, adapter, backend, result)
         if facts is None:
@@ -115,7 +117,10 @@ def _run_step(
         if isinstance(value, EachRun) and len(value.values) < step.times:
             facts[name] = EachRun((*value.values, "nothing"))
     after.subtract(before)
-    return facts | dict(after) | trace_counters(backend.recorder.since(first))
+    events = backend.recorder.since(first)
+    counted = trace_counters(events, result.blocking)
+    result.blocking |= blocking_streams(events)
+    return facts | dict(after) | counted
 
 
 def _run_once(
@@ -172,8 +177,11 @@ def _add_facts(facts: dict[str, Any], told: Told, step: Step, adapter: Adapter) 
         facts[name] = before + value if is_number else EachRun((*before.values, value))
 
 
-def trace_counters(events: list[Event]) -> dict[str, int]:
-    """What can be counted from the trace alone; an engine cannot colour these."""
+def trace_counters(events: list[Event], blocking: Iterable[int | str] = ()) -> dict[str, int]:
+    """What can be counted from the trace alone; an engine cannot colour these.
+
+    `blocking` are the blocking streams that were made before these events.
+    """
     mine = [event for event in events if event.actor == ENGINE]
     return {
         "captures": sum(e.api in BEGIN_APIS and e.capture > 0 and not e.refused for e in mine),
@@ -183,44 +191,8 @@ def trace_counters(events: list[Event]) -> dict[str, int]:
         "driver_frees": sum(e.api in FREEING_APIS for e in mine),
         "refused_calls": sum(e.refused for e in mine),
         "pre_grows": sum(e.api == notes.PRE_GREW for e in mine),
-        "in_flight_at_begin": _in_flight_at_begin(mine),
+        "in_flight_at_begin": in_flight_at_begin(mine, blocking),
     }
-
-
-def _in_flight_at_begin(events: list[Event]) -> int:
-    """Work of a step that a capture's stream was behind, unawaited, when the capture began.
-
-    A stream is behind its own work, and behind what lay before an event that it waits for. The
-    host awaits work by synchronizing with, or finding ready, a stream or an event that is behind
-    it, by cudaDeviceSynchronize and by cudaFree. A cudaMemcpy or cudaMemset awaits the legacy
-    stream alone: what that waits for hangs on the kinds of the streams, which no trace has.
-    """
-    flying: set[int] = set()
-    streams: defaultdict[int, set[int]] = defaultdict(set)
-    recorded: dict[int | str, set[int]] = {}
-    found = 0
-    for event in events:
-        api, stream, began = event.api, event.stream, event.api in BEGIN_APIS
-        if event.error != SUCCESS or (event.capture and not began):
-            continue
-        if began:
-            found += len(streams[stream] & flying)
-        elif api in WORK_APIS:
-            flying.add(event.seq)
-            streams[stream].add(event.seq)
-        elif api == "cudaEventRecord":
-            recorded[event.handle] = streams[stream] & flying
-        elif api == "cudaStreamWaitEvent":
-            streams[stream] |= recorded.get(event.handle, set())
-        elif api in ("cudaStreamSynchronize", "cudaStreamQuery"):
-            flying -= streams.pop(stream, set())
-        elif api in ("cudaEventSynchronize", "cudaEventQuery"):
-            flying -= recorded.pop(event.handle, set())
-        elif api in ("cudaMemcpy", "cudaMemset"):
-            flying -= streams.pop(0, set())
-        elif api in ("cudaDeviceSynchronize", "cudaFree"):
-            flying.clear()
-    return found
 
 
 def _judge_check(check: Check, facts: Mapping[str, Any]) -> CheckResult:

@@ -52,6 +52,7 @@ class Replace:
         found = [at for at in range(len(text)) if text.startswith(old, at)]
         if len(found) != 1:
             lines = [scope.source.at(scope.start + at) for at in found]
-            raise mismatch(scope, f"text {old!r}", lines)
+            wanted = old.strip().partition("\n")[0]
+            raise mismatch(scope, f"text {old!r}", lines, wanted=wanted, there=scope.lines)
         start = scope.start + found[0]
         return [Edit(start, start + len(old), arguments.texts["new"])]
