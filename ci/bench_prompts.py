@@ -1,8 +1,10 @@
 """What prompt graphs gain and cost, as ratios of one run: `--backend cupy` on a device.
 
 Two models: one whose prompt is many small launches, one whose prompt is few large ones. For each
-the cache is off and on in turn, over the same prompts; outputs have to be the same bytes. The
-host's share is the part of a prompt's time in which the host submits instead of waiting.
+the cache is off and on in turn, over the same prompts; outputs have to be the same bytes. A round
+is a fresh engine on either side: prompts, then decode at batch one, whose first steps release the
+prompt graphs. The first round warms up. The host's share is the part of a prompt's time in which
+the host submits instead of waiting.
 """
 
 import argparse
@@ -37,25 +39,20 @@ MODELS = {
 }
 
 
-class Bench:
-    """One core; times its prompts and decode steps."""
+FIRST_STEPS = 3
+
+
+class Side:
+    """The cache off, or on: one backend, and one engine after another."""
 
     def __init__(self, backend_name, sizes, tokens, *, graphs):
         self.backend = fresh_backend(backend_name, 0)
         self.sizes = sizes
         self.tokens = tokens
-        self.core = ServingCore(
-            self.backend,
-            sizes,
-            CoreConfig(
-                decode=DecodeConfig(),
-                prompt=PromptCacheConfig(enabled=graphs),
-                pages=1 + sizes.columns,
-                part_tokens=tokens,
-            ),
-        )
         self.waited_s = 0.0
         self.output = hashlib.sha256()
+        self.graphs = graphs
+        self.figures = {"prompt_s": [], "waited_s": [], "first_s": [], "later_s": [], "replayed": 0}
         wait = self.backend.stream_synchronize
 
         def timed(stream):
@@ -64,6 +61,18 @@ class Bench:
             self.waited_s += time.perf_counter() - started
 
         self.backend.stream_synchronize = timed
+
+    def open(self):
+        self.core = ServingCore(
+            self.backend,
+            self.sizes,
+            CoreConfig(
+                decode=DecodeConfig(),
+                prompt=PromptCacheConfig(enabled=self.graphs),
+                pages=1 + self.sizes.columns,
+                part_tokens=self.tokens,
+            ),
+        )
 
     def pages(self):
         return tuple(range(1, 1 + self.sizes.columns))
@@ -95,60 +104,76 @@ class Bench:
 
     def close(self):
         self.core.close()
-        self.backend.close()
 
 
-def measure(backend_name, sizes, tokens, prompts, steps):
+def measure(backend_name, sizes, tokens, rounds, prompts, steps):
     """The figures of one model, cache off and on in turn."""
-    sides = {graphs: Bench(backend_name, sizes, tokens, graphs=graphs) for graphs in (False, True)}
-    prompt_s = {False: [], True: []}
-    waited_s = {False: [], True: []}
-    decode_s = {False: [], True: []}
-    for number in range(prompts):
-        for graphs, bench in sides.items():
-            seconds, waited, _ = bench.prompt(number)
-            if number >= 2:  # the first observations are direct on both sides
-                prompt_s[graphs].append(seconds)
-                waited_s[graphs].append(waited)
-    replayed = sides[True].core.counts.get("prompt.replayed", 0)
-    for graphs, bench in sides.items():
-        _, _, token = bench.prompt(prompts)
-        decode_s[graphs] = bench.decode(token, steps)
-    off, on = (statistics.median(prompt_s[graphs]) for graphs in (False, True))
-    figures = {
-        "prompts_timed": len(prompt_s[True]),
-        "prompts_replayed": replayed,
-        "prompt_off_us": off * 1e6,
-        "prompt_on_us": on * 1e6,
-        "prompt_gain": off / on,
-        "host_share_off": 1 - sum(waited_s[False]) / sum(prompt_s[False]),
-        "host_share_on": 1 - sum(waited_s[True]) / sum(prompt_s[True]),
-        "decode_first_steps_on_over_off": sum(decode_s[True][:3]) / sum(decode_s[False][:3]),
-        "decode_steady_on_over_off": statistics.median(decode_s[True][3:])
-        / statistics.median(decode_s[False][3:]),
-        "same_bytes": sides[True].output.digest() == sides[False].output.digest(),
+    off, on = (Side(backend_name, sizes, tokens, graphs=graphs) for graphs in (False, True))
+    for round_number in range(1 + rounds):
+        for side in (off, on):
+            side.open()
+        for number in range(2 + prompts):
+            for side in (off, on):
+                seconds, waited, token = side.prompt(number)
+                # The first observations are direct on both sides.
+                if round_number and number >= 2:
+                    side.figures["prompt_s"].append(seconds)
+                    side.figures["waited_s"].append(waited)
+        for side in (off, on) if round_number % 2 else (on, off):
+            if round_number:
+                side.figures["replayed"] += side.core.counts.get("prompt.replayed", 0)
+            times = side.decode(token, steps)
+            if round_number:
+                side.figures["first_s"].append(sum(times[:FIRST_STEPS]))
+                side.figures["later_s"] += times[FIRST_STEPS:]
+            side.close()
+    found = summary(off.figures, on.figures)
+    found["same_bytes"] = on.output.digest() == off.output.digest()
+    for side in (off, on):
+        side.backend.close()
+    return found
+
+
+def summary(off, on):
+    """Ratios of medians; of the first decode steps also the smallest and largest of a round."""
+
+    def median(figures, name):
+        return statistics.median(figures[name])
+
+    first = [one / other for one, other in zip(on["first_s"], off["first_s"], strict=True)]
+    return {
+        "prompts_timed": len(on["prompt_s"]),
+        "prompts_replayed": on["replayed"],
+        "prompt_off_us": median(off, "prompt_s") * 1e6,
+        "prompt_on_us": median(on, "prompt_s") * 1e6,
+        "prompt_gain": median(off, "prompt_s") / median(on, "prompt_s"),
+        "host_share_off": 1 - sum(off["waited_s"]) / sum(off["prompt_s"]),
+        "host_share_on": 1 - sum(on["waited_s"]) / sum(on["prompt_s"]),
+        "decode_rounds": len(first),
+        "decode_first_on_over_off": statistics.median(first),
+        "decode_first_least": min(first),
+        "decode_first_most": max(first),
+        "decode_later_on_over_off": median(on, "later_s") / median(off, "later_s"),
     }
-    for bench in sides.values():
-        bench.close()
-    return figures
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--backend", default="fake")
-    parser.add_argument("--prompts", type=int, default=40)
-    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--prompts", type=int, default=20, help="of each round")
+    parser.add_argument("--steps", type=int, default=30, help="of decode in each round")
     parser.add_argument("--json", metavar="FILE", help="keep the figures as JSON")
-    arguments = parser.parse_args()
-    found = {"device": dict(fresh_backend(arguments.backend, 0).device.description)}
+    told = parser.parse_args()
+    found = {"device": dict(fresh_backend(told.backend, 0).device.description)}
     for name, (sizes, tokens) in MODELS.items():
-        figures = measure(arguments.backend, sizes, tokens, arguments.prompts, arguments.steps)
+        figures = measure(told.backend, sizes, tokens, told.rounds, told.prompts, told.steps)
         found[name] = figures
         print(name)
         for key, value in figures.items():
             print(f"  {key:32} {value:.4g}" if isinstance(value, float) else f"  {key:32} {value}")
-    if arguments.json:
-        Path(arguments.json).write_text(json.dumps(found, indent=1))
+    if told.json:
+        Path(told.json).write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

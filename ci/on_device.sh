@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # What a machine with a GPU is asked, in one go; results land in the folder that is given.
 #   ci/on_device.sh OUT [SECONDS OF FUZZING]
+# What is kept of them: fuzz-h200.json and scenarios-h200.json under truth/, experiments-h200.json
+# and prompt-graphs-h200.json under docs/measured/.
 # CAPTUREGATE says how to start the command, PYTHON which interpreter has the cupy extra.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -29,6 +31,9 @@ step fake $capturegate run --json "$out/fake.json"
 step scenarios $capturegate run --backend cupy --json "$out/device.json"
 step table $python ci/scenario_table.py "$out/fake.json" "$out/device.json" \
     "$out/scenarios-h200.json"
+step experiments $capturegate experiment scenarios/capturegate_scenarios/experiments \
+    --backend cupy --json "$out/experiments-h200.json"
+step prompts $python ci/bench_prompts.py --backend cupy --json "$out/prompt-graphs-h200.json"
 step bench $python -c 'import sys; sys.path.insert(0, "ci"); import bench; print(bench.programs())'
 if [ "$seconds" -gt 0 ]; then
     cp "$truth/fuzz-h200.json" "$out/"

@@ -9,7 +9,14 @@ from capturegate.report.guide import guides_of
 from capturegate.run.plan import expand, load
 from capturegate_mutations.reader import load_plans, shipped_plans
 
-HEADINGS = ("What it checks", "Why it is unsafe", "Goes red when", "How to fix it", "Proven by")
+HEADINGS = (
+    "What it checks",
+    "Why it is unsafe",
+    "Goes red when",
+    "How to fix it",
+    "When it is vacuous",
+    "Proven by",
+)
 
 
 @pytest.fixture(scope="module")

@@ -44,6 +44,7 @@ def test_importing_the_adapters_imports_neither_numpy_nor_the_engine():
         "'capturegate_reference.captures', 'capturegate_reference.configuration', "
         "'capturegate_reference.errors', "
         "'capturegate_reference.instruments', 'capturegate_reference.pool_adapter', "
+        "'capturegate_reference.rig', 'capturegate_reference.shape_caches', "
         "'capturegate_reference.tenant']\n"
     )
 

@@ -15,12 +15,13 @@ from capturegate.gates.nothing_left import lives
 from capturegate.run.drive import trace_counters
 from capturegate_backends.fake.device import FakeDevice
 from capturegate_reference.adapters import DecodeAdapter
-from capturegate_reference.captures import abandon, leaves
+from capturegate_reference.captures import leaves
 from capturegate_reference.chunk_adapter import ChunkAdapter
 from capturegate_reference.draft_adapter import DraftAdapter
 from capturegate_reference.draft_driver import DraftConfig, DraftDriver
+from capturegate_reference.errors import EngineError
 from capturegate_reference.inputs import Batch, Entry
-from capturegate_reference.instruments import FAULTS, refuse
+from capturegate_reference.instruments import FAULTS, InertDevice, refuse
 from capturegate_reference.kernels import ADD
 from capturegate_reference.model import Model
 from capturegate_reference.pool import DevicePool
@@ -199,16 +200,64 @@ def test_a_capture_that_fails_leaves_nothing_and_the_next_drafts_recover(fault, 
     assert [] == lives(rig.backend.trace())[1]
 
 
-def test_a_device_that_captures_nothing_is_noticed_at_the_end_of_the_first_piece():
-    rig = rig_of(device=FAULTS["inert"](FakeDevice()), tokens=2)
+def test_a_draft_on_a_device_that_captures_nothing_just_runs():
+    rig, oracle = (
+        rig_of(device=InertDevice(FakeDevice()), tokens=3),
+        rig_of(tokens=3, always_cold=True),
+    )
+    states = []
+    for position in range(4):
+        entry = (7 * position + 5, position)
+        assert oracle.draft(entry) == rig.draft(entry)
+        states.append(str(rig.last.state))
+        for expected, observed in zip(oracle.logits(), rig.logits(), strict=True):
+            assert expected.tobytes() == observed.tobytes()
+    assert ["cold", "inert", "cold", "inert"] == states
+    counts = rig.driver.counts
+    assert (2, 0, 0, 0) == tuple(counts[n] for n in ("inert", "failed", "begins", "ends"))
+    assert 0 == len(rig.backend.trace().windows)
+    rig.close()
+    assert [] == lives(rig.backend.trace())[1]
+
+
+def test_a_draft_whose_later_piece_is_inert_has_failed():
+    rig = rig_of(device=InertDevice(FakeDevice(), captures=1), tokens=3)
     rig.draft((5, 0))
-    with pytest.raises(CudaError) as raised:
+    with pytest.raises(EngineError, match="inert behind pieces"):
         rig.draft((6, 1))
-    assert ("cudaStreamEndCapture", "cudaErrorIllegalState") == (
-        raised.value.api,
-        raised.value.error,
+    assert (1, 0) == (rig.driver.counts["failed"], rig.driver.counts["inert"])
+    rig.draft((6, 1))
+    assert "cold" == rig.last.state
+    rig.close()
+    assert [] == lives(rig.backend.trace())[1]
+
+
+def test_a_draft_is_refused_that_is_too_wide_before_any_call():
+    rig = rig_of(tokens=2)
+    before = rig.backend.recorder.count
+    with pytest.raises(EngineError, match="a draft of 5 requests is wider than the driver's 4"):
+        rig.draft(*((token, 0) for token in range(5)))
+    two_tokens = Batch(
+        entries=(Entry(tokens=(1, 2), position=0, pages=(1, 2, 3, 4)),), columns=COLUMNS
+    )
+    with pytest.raises(EngineError, match="1 requests bring 2 tokens"):
+        rig.driver.draft(two_tokens)
+    assert (before, {}) == (rig.backend.recorder.count, rig.driver.slots)
+    rig.close()
+
+
+def test_under_bypass_a_draft_is_declined_and_counted(monkeypatch):
+    monkeypatch.setattr("capturegate_reference.pool.pool_bypassed", lambda: True)
+    rig = rig_of(tokens=2)
+    for position in range(3):
+        rig.draft((5, position))
+        assert ("eager", "bypass") == (rig.last.state, rig.last.reason)
+    counts = rig.driver.counts
+    assert (3, 3, 3, 0) == tuple(
+        counts[name] for name in ("declined", "declined.bypass", "eager_steps", "cold_steps")
     )
     assert 0 == len(rig.backend.trace().windows)
+    rig.close()
 
 
 @pytest.fixture
@@ -251,12 +300,6 @@ def test_the_leaves_of_a_graph_are_all_that_nothing_follows(backend, block):
     assert 2 == len(both)
     assert set(chained) < set(both)
     assert () == leaves(backend, backend.graph_create())
-
-
-def test_nothing_is_ended_where_nothing_is_captured(backend):
-    stream = backend.stream_create(StreamKind.NON_BLOCKING)
-    abandon(backend, stream)
-    assert not any(e.api == "cudaStreamEndCapture" for e in backend.trace().events)
 
 
 def test_a_piece_that_records_nothing_is_seen_behind_full_ones(backend, block):

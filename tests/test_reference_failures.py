@@ -1,13 +1,11 @@
 """Steps that get no graph, captures that fail, and the engine that allocates on purpose."""
 
-from types import MethodType
-
 import pytest
 
 from capturegate.backend import CudaError
-from capturegate.status import Outcome
 from capturegate_backends.fake.device import FakeDevice
 from capturegate_reference.allocating import AllocatingAdapter
+from capturegate_reference.instruments import InertDevice
 from capturegate_reference.pool import DevicePool
 from reference_runs import Run, no_pre_grow
 
@@ -132,15 +130,14 @@ def test_a_close_that_is_refused_reaches_the_caller_and_the_next_steps_recover(m
         patch.setattr(model, "forward", forked)
         with pytest.raises(CudaError, match="cudaErrorStreamCaptureUnjoined"):
             run.step()
-    assert tuple(run.adapter.counters()[name] for name in ("failed", "captures")) == (1, 0)
+    counts = run.adapter.counters()
+    assert tuple(counts[n] for n in ("failed", "captures", "begins", "ends")) == (1, 0, 1, 1)
     assert run.states(3) == ["cold", "capture", "replay"]
     run.close()
 
 
 def test_a_backend_that_runs_a_capture_eagerly_is_inert_and_not_failed():
-    device = FakeDevice()
-    device.stream_begin_capture = MethodType(lambda *_: Outcome("cudaSuccess"), device)
-    run, oracle = Run(device=device), Run(oracle=True)
+    run, oracle = Run(device=InertDevice(FakeDevice())), Run(oracle=True)
     states = []
     for _ in range(4):
         states.append(run.step()["state"])
@@ -148,9 +145,35 @@ def test_a_backend_that_runs_a_capture_eagerly_is_inert_and_not_failed():
         assert oracle.logits() == run.logits()
     assert states == ["cold", "inert", "cold", "inert"]
     counts = run.adapter.counters()
-    assert (counts["inert"], counts["failed"], counts["captures"]) == (2, 0, 0)
+    assert tuple(counts[name] for name in ("inert", "failed", "captures")) == (2, 0, 0)
+    assert (counts["begins"], counts["ends"]) == (0, 0)
     run.close()
     oracle.close()
+
+
+def test_a_pass_that_fails_where_nothing_is_captured_ends_no_capture(monkeypatch):
+    run = Run(device=InertDevice(FakeDevice()))
+    run.step()
+
+    def lost(*args, **more):
+        raise ValueError("lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(run.adapter._engine.model), "forward", lost)
+        with pytest.raises(ValueError, match="lost"):
+            run.step()
+    counts = run.adapter.counters()
+    assert tuple(counts[n] for n in ("failed", "inert", "begins", "ends")) == (1, 0, 0, 0)
+    assert run.states(2) == ["cold", "inert"]
+    run.close()
+
+
+def test_the_allocating_engine_just_computes_on_a_device_that_captures_nothing():
+    run = Run(adapter=AllocatingAdapter, device=InertDevice(FakeDevice()))
+    assert ["cold", "inert", "inert"] == [run.adapter.step()["state"] for _ in range(3)]
+    (output,) = run.adapter.outputs()
+    assert 6.0 == memoryview(run.backend.harness_read(output.pointer, 4)).cast("f")[0]
+    run.close()
 
 
 def test_the_allocating_engine_allocates_inside_its_window_and_computes_right():

@@ -5,6 +5,7 @@ import pytest
 from capturegate.backend import Backend, CudaError, Outcome
 from capturegate.gates.nothing_left import lives
 from capturegate_backends.fake.device import FakeDevice
+from capturegate_reference.instruments import InertDevice
 from capturegate_reference.prompt_adapter import PromptAdapter
 
 
@@ -172,6 +173,49 @@ def test_a_capture_that_fails_leaves_the_stream_idle_and_the_observation_run():
     run.core.model.forward = forward
     run("recovered", 5)
     assert (run.cache.size, "cudaGraphLaunch" in run("replayed", 5)) == (2, True)
+
+
+def test_a_prompt_on_a_device_that_captures_nothing_has_no_executable():
+    run, plain = Prompts(device=InertDevice(FakeDevice())), Prompts(graphs=False)
+    for label in ("first", "again", "once more"):
+        assert "cudaGraphLaunch" not in run(label, 13)
+        plain(label, 13)
+        assert plain.logits() == run.logits()
+    counts = run.cache.counts
+    assert (6, 0, 0) == (counts["inert"], counts["seeded"], counts["begins"])
+    assert (0, {}) == (run.cache.size, run.cache._entries)
+    assert 0 == run.core.prompts.scratch.figures.pinned_bytes
+    run.adapter.close()
+    assert [] == lives(run.backend.trace())[1]
+
+
+@pytest.mark.parametrize("after_update", ["direct", "launch"])
+def test_an_entry_goes_whose_update_is_inert(after_update):
+    run = Prompts(
+        part_tokens=16, after_update=after_update, device=InertDevice(FakeDevice(), captures=2)
+    )
+    plain = Prompts(part_tokens=16, graphs=False)
+    for label, tokens in (("short", 8), ("longer", 12), ("moved", 8), ("once more", 8)):
+        run(label, tokens)
+        plain(label, tokens)
+        assert plain.logits() == run.logits()
+    counts = run.cache.counts
+    assert (2, 2, 0, 0) == tuple(
+        counts[name] for name in ("seeded", "inert", "updated", "replayed")
+    )
+    assert 1 == run.cache.size
+    run.adapter.close()
+    assert [] == lives(run.backend.trace())[1]
+
+
+def test_a_takeover_that_is_inert_takes_the_entry_along():
+    run = Prompts(part_tokens=8, siblings_max=1, device=InertDevice(FakeDevice(), captures=1))
+    run("one part", 8)
+    run("two parts", 16)
+    assert (0, {}) == (run.cache.size, run.cache._entries)
+    assert (1, 2) == (run.cache.counts["seeded"], run.cache.counts["inert"])
+    run.adapter.close()
+    assert [] == lives(run.backend.trace())[1]
 
 
 def test_no_more_entries_than_may_be_are_kept():

@@ -7,15 +7,16 @@ from capturegate_backends.fake.device import FakeDevice
 from capturegate_reference.arena import Arena
 from capturegate_reference.breakable import BreakableGraph, GraphMode
 from capturegate_reference.cells import InputCell
-from capturegate_reference.errors import SeamError
+from capturegate_reference.errors import EngineError, SeamError
+from capturegate_reference.instruments import InertDevice
 from capturegate_reference.pool import DevicePool
 
 
 class Bench:
     """A device with one stream and sixteen bytes that segments and breaks write to."""
 
-    def __init__(self):
-        self.backend = Backend(FakeDevice())
+    def __init__(self, device=None):
+        self.backend = Backend(device or FakeDevice())
         self.stream = self.backend.stream_create(StreamKind.NON_BLOCKING)
         self.memory = self.backend.malloc(16)
         self.backend.memset(self.memory, 0, 16)
@@ -149,6 +150,49 @@ def test_a_capture_that_fails_leaves_a_new_container_and_an_idle_stream(bench):
     assert (graph.segments, bench.read()) == (1, 6)
 
 
+@pytest.mark.parametrize("mode", GraphMode)
+def test_on_a_device_that_captures_nothing_work_and_breaks_run_in_order(mode):
+    bench, seen = Bench(InertDevice(FakeDevice())), []
+    graph = bench.graph(mode)
+    for attempt in (1, 2):
+        with graph.capture():
+            bench.write(1)
+            if mode is GraphMode.PIECEWISE:
+                graph.break_here(lambda: seen.append(bench.read()))
+            bench.write(2, graph.fork())
+        assert ([1] * attempt if mode is GraphMode.PIECEWISE else [], 2) == (seen, bench.read())
+    with pytest.raises(SeamError, match="new cannot be replayed"):
+        graph.replay()
+    assert (0, 2, 0, 0) == (
+        graph.segments,
+        graph.counts["joined"],
+        graph.counts["begins"],
+        graph.counts["breaks"],
+    )
+    graph.close()
+
+
+def test_a_whole_graph_refuses_a_break_on_a_device_that_captures_nothing_too():
+    graph = Bench(InertDevice(FakeDevice())).graph(GraphMode.FULL)
+    with graph.capture(), pytest.raises(SeamError, match="whole"):
+        graph.break_here(lambda: None)
+
+
+def test_a_container_whose_later_segment_is_inert_has_failed():
+    bench = Bench(InertDevice(FakeDevice(), captures=1))
+    graph = bench.graph()
+
+    def lost():
+        with graph.capture():
+            bench.write(1)
+            graph.break_here(lambda: None)
+
+    with pytest.raises(EngineError, match="inert behind segments"):
+        lost()
+    assert (graph.segments, str(graph.state), bench.read()) == (0, "new", 0)
+    assert (graph.counts["begins"], graph.counts["ends"]) == (1, 1)
+
+
 def cell_of(bench, nbytes=16):
     cell = InputCell(bench.backend, "tokens")
     cell.bind(DevicePool(bench.backend, "persistent"), nbytes)
@@ -220,10 +264,10 @@ def test_an_arena_shares_out_among_its_parts_and_keeps_it_all_from_the_pool(benc
     assert arena.get(1024) is first
     second = arena.get(1000)
     arena.put(second)
-    assert (pool.figures.live, arena.held_bytes) == (2, 2048)
+    assert pool.figures.live == 2
     assert pool.get(1000).pointer.allocation not in (
         first.pointer.allocation,
         second.pointer.allocation,
     )
     arena.release()
-    assert (pool.figures.live, arena.held_bytes) == (1, 0)
+    assert (pool.figures.live, pool.figures.retained_bytes) == (1, 2048)

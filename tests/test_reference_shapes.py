@@ -7,6 +7,7 @@ from capturegate_backends.fake.device import FakeDevice
 from capturegate_reference.chunk_adapter import ChunkAdapter
 from capturegate_reference.churn import churn
 from capturegate_reference.errors import ScratchRefused
+from capturegate_reference.instruments import RetiledCaches
 from capturegate_reference.shape_caches import (
     AlignTables,
     ReductionBuffer,
@@ -53,7 +54,7 @@ def test_a_shape_that_was_visited_is_served_in_a_capture_and_a_new_one_refused(b
 def test_each_of_six_siblings_refuses_a_new_shape_under_its_own_name(
     backend, stream, name, refusal
 ):
-    caches = ShapeCaches(backend, name)
+    caches = RetiledCaches(backend, ShapeCaches(backend), name)
     kept = caches.scratch(name, (2, 3), stream)
     backend.stream_begin_capture(stream, CaptureMode.THREAD_LOCAL)
     other = "norm-squares" if name != "norm-squares" else "router-scores"
@@ -90,7 +91,7 @@ def test_a_pass_of_the_expert_model_asks_all_six_siblings_and_a_dense_one_three(
     for model in ("dense", "moe"):
         run = Run(model=model, layers=1)
         run.step()
-        siblings = run.adapter._engine.model.caches._siblings
+        siblings = run.adapter._engine.model.caches._caches._siblings
         keys[model] = [name for name, sibling in siblings.items() if sibling._buffers]
         run.close()
     assert keys == {
@@ -182,7 +183,7 @@ def test_declined_steps_hand_out_taps_too():
     run.adapter.untap()
     assert run.adapter.outputs() == ()
     run.close()
-    assert run.adapter._engine._persistent.figures.live == 0
+    assert run.adapter._engine._parts.persistent.figures.live == 0
 
 
 class Chunks:
@@ -221,7 +222,7 @@ def test_a_chunk_capture_that_fails_starts_anew(monkeypatch):
     run = Chunks()
     run.chunk()
     run.adapter.drain()
-    pool = type(run.adapter._pool)
+    pool = type(run.adapter.rig.pool)
     with monkeypatch.context() as patch:
         patch.setattr(pool, "pre_grow_for_capture", lambda *_: 0)
         with pytest.raises(CudaError, match="cudaMalloc"):

@@ -97,6 +97,7 @@ def test_exactly_the_drained_captures_without_a_ring_go_red_and_the_ring_twins_s
     for scenario in ("decode-nonspec-dense", "decode-nonspec-moe", "wide-then-narrow"):
         expected[f"{scenario}[pooled/census]"] = (CENSUS, set())
         expected[f"{scenario}[pooled/refusing]"] = (REFUSING, set())
+    expected["prompt-scratch-apart[pooled/default]"] = (REFUSING, set())
     assert {c: red for c, red in changed(report).items() if not is_server(c)} == expected
 
 

@@ -7,12 +7,13 @@ of a capture. It serves scenarios that expect the allocation gate to be broken.
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from capturegate.adapter import Facts, Output, verb
 from capturegate.backend import Backend, CaptureMode, GraphExec, Pointer, StreamKind
-from capturegate_reference.captures import abandon
+from capturegate_reference.captures import StreamCapture
 from capturegate_reference.configuration import choice
 
 WIDTH = 8
@@ -27,9 +28,9 @@ class AllocatingEngine:
 
     def __init__(self, backend: Backend, mode: CaptureMode, *, captures: bool) -> None:
         self._backend = backend
-        self._mode = mode
         self._captures = captures
         self._stream = backend.stream_create(StreamKind.NON_BLOCKING)
+        self._seam = StreamCapture(backend, self._stream, mode=mode, counts=Counter())
         nbytes = 4 * WIDTH
         self._input = backend.malloc_host(nbytes)
         self.result = backend.malloc(nbytes)
@@ -49,7 +50,7 @@ class AllocatingEngine:
             state = "cold"
         elif self._executable is None:
             self._executable = self._capture()
-            state = "capture"
+            state = "inert" if self._executable is None else "capture"
         if self._executable is not None:
             self._backend.graph_launch(self._executable, self._stream)
         self._backend.stream_synchronize(self._stream)
@@ -83,18 +84,14 @@ class AllocatingEngine:
         arrays = self.result.array((WIDTH,)), temporary.array((WIDTH,))
         backend.launch(ADD, (*arrays, WIDTH), self._stream, WIDTH)
 
-    def _capture(self) -> GraphExec:
-        backend = self._backend
-        backend.stream_begin_capture(self._stream, self._mode)
-        try:
+    def _capture(self) -> GraphExec | None:
+        with self._seam.window():
             self._double(self._captured)
-        except BaseException:
-            # The first cause is what counts; the end only makes the stream idle again.
-            abandon(backend, self._stream)
-            raise
-        graph = backend.stream_end_capture(self._stream)
-        executable = backend.graph_instantiate(graph)
-        backend.graph_destroy(graph)
+        graph = self._seam.graph
+        if graph is None:
+            return None
+        executable = self._backend.graph_instantiate(graph)
+        self._backend.graph_destroy(graph)
         return executable
 
 

@@ -20,11 +20,6 @@ class Arena:
         self._held: list[Block] = []
         self._free: defaultdict[int, list[Block]] = defaultdict(list)
 
-    @property
-    def held_bytes(self) -> int:
-        """How much it keeps from the pool."""
-        return sum(block.pointer.nbytes for block in self._held)
-
     def require_backend(self, backend: Backend) -> None:
         """Refuse a caller that works on another backend.
 

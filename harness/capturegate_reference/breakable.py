@@ -1,7 +1,8 @@
 """A graph container: captured segments, and breaks between them that run eagerly.
 
 NEW -> OPEN -> CLOSED
-^------'            a capture that fails leaves its container as if it had never begun
+^------'            a capture that fails leaves its container as if it had never begun, and so
+                    does one that is inert: its work and its breaks just ran, in their order
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from capturegate.backend import Backend, CaptureMode, Event, Stream, StreamKind
-from capturegate_reference.captures import CapturedGraph, abandon, destroy, instantiate
-from capturegate_reference.errors import SeamError
+from capturegate_reference.captures import CapturedGraph, StreamCapture, destroy, instantiate
+from capturegate_reference.errors import EngineError, SeamError
 
 _open = threading.local()
 
@@ -50,7 +51,7 @@ class BreakableGraph:
         self._backend = backend
         self._stream = stream
         self._mode = mode
-        self._capture_mode = capture_mode
+        self._captures = StreamCapture(backend, stream, mode=capture_mode, counts=self.counts)
         self._segments: list[CapturedGraph] = []
         self._breaks: list[Callable[[], None]] = []
         self._forks: list[tuple[Stream, Event]] = []
@@ -65,10 +66,13 @@ class BreakableGraph:
     def capture(self) -> Iterator[None]:
         """Capture what is submitted meanwhile; nothing of it runs.
 
+        Where the begin is inert, all of it just runs, and the container is new again.
+
         Raises:
             SeamError: this container was captured before, or another one is open in this thread;
                 no call of the backend was made.
             CudaError: a call was refused; the stream is idle and the container new.
+            EngineError: a later segment was inert, so that what came before it did not run.
         """
         if self.state is not ContainerState.NEW:
             raise SeamError(f"a container that is {self.state} cannot be captured again")
@@ -85,7 +89,7 @@ class BreakableGraph:
             raise
         finally:
             _open.container = None
-        self.state = ContainerState.CLOSED
+        self.state = ContainerState.CLOSED if self._segments else ContainerState.NEW
 
     def break_here(self, work: Callable[[], None]) -> None:
         """Keep work out of the graphs: it runs at every replay, between two segments.
@@ -98,6 +102,9 @@ class BreakableGraph:
             return
         if self._mode is GraphMode.FULL:
             raise SeamError("a graph that has to be whole was to be broken")
+        if self._captures.inert:
+            work()
+            return
         self._end()
         self._breaks.append(work)
         self.counts["breaks"] += 1
@@ -113,7 +120,8 @@ class BreakableGraph:
             raise SeamError(f"a container that is {self.state} cannot be forked")
         backend = self._backend
         if not self._sides:
-            self._sides.append((backend.stream_create(StreamKind.NON_BLOCKING), self._new_event()))
+            side = backend.stream_create(StreamKind.NON_BLOCKING)
+            self._sides.append((side, backend.event_create()))
         side, event = self._sides.pop()
         backend.event_record(event, self._stream)
         backend.stream_wait_event(side, event)
@@ -158,24 +166,22 @@ class BreakableGraph:
         self._sides.clear()
         self.state = ContainerState.NEW
 
-    def _new_event(self) -> Event:
-        return self._backend.event_create()
-
     def _begin(self) -> None:
-        self._backend.stream_begin_capture(self._stream, self._capture_mode)
-        self.counts["begins"] += 1
+        self._captures.begin()
+        if self._captures.inert and self._segments:
+            raise EngineError("a segment was inert behind segments that were captured")
 
     def _end(self) -> None:
         while self._forks:
             self.join(self._forks[-1][0])
             self.counts["joined"] += 1
-        graph = self._backend.stream_end_capture(self._stream)
-        self.counts["ends"] += 1
-        self._segments.append(instantiate(self._backend, graph))
+        graph = self._captures.end()
+        if graph is not None:
+            self._segments.append(instantiate(self._backend, graph))
 
     def _abandon(self) -> None:
         """Go back to new, whatever was captured so far."""
-        abandon(self._backend, self._stream)
+        self._captures.abandon()
         self._sides += self._forks
         self._forks.clear()
         self._drop()

@@ -14,6 +14,7 @@ from capturegate.backend import Backend, CaptureMode, Stream
 from capturegate_reference.arena import Arena
 from capturegate_reference.breakable import BreakableGraph, ContainerState, GraphMode
 from capturegate_reference.cells import InputCell
+from capturegate_reference.errors import EngineError
 from capturegate_reference.inputs import Batch, StepShape, laid_out, pack
 from capturegate_reference.model import Model, run_now
 from capturegate_reference.pool import DevicePool
@@ -41,8 +42,8 @@ class ChunkDriver:
     """Chunks of one request at a time on one stream.
 
     Attributes:
-        counts: how often what happened.
-        graph: the container.
+        counts: how often what happened; declines once in all and once under their reason.
+        graph: the container, which counts what it begins and ends.
         cell: the chunk's inputs.
         logits: the logits of the last chunk, kept.
     """
@@ -89,21 +90,29 @@ class ChunkDriver:
         Raises:
             CudaError: a call failed. A capture that failed leaves the driver as if it had never
                 run; the first cause is what is raised.
+            EngineError: the chunk is not one request's, or too long; no call of the backend was
+                made.
         """
         pool = self._pool
+        self._admit(batch)
         pool.mark_step_boundary()
         data = pack(batch, self._shape, self._model.sizes.page_tokens)
         self.cell.refresh_host(data, self._stream)
-        # Under bypass every request is a driver call, and none of them may be in a capture.
-        if self._demand is None or self._config.always_cold or pool.bypassed:
+        # Every request is a driver call under bypass, and none of them may be in a capture.
+        if pool.bypassed:
+            return self._run_declined("bypass", batch)
+        if self._demand is None or self._config.always_cold:
             self._forward()
             self._demand = pool.step_demand_profile()
+            self.counts["cold_steps"] += 1
             return self._told(State.COLD, batch)
         state = State.REPLAY
         if self.graph.state is ContainerState.NEW:
             state = State.CAPTURE
             pool.pre_grow_for_capture(self._demand)
             self._capture(self._demand)
+        if self.graph.state is ContainerState.NEW:
+            return self._told(State.INERT, batch)
         self.graph.replay()
         return self._told(state, batch)
 
@@ -115,17 +124,43 @@ class ChunkDriver:
         for block in self._blocks:
             block.owner.put(block)
 
+    def _admit(self, batch: Batch) -> None:
+        requests, rows = len(batch.entries), batch.rows
+        if requests != 1:
+            raise EngineError(f"a chunk is one request's, and this one has {requests} requests")
+        if rows > self._config.tokens:
+            raise EngineError(
+                f"a chunk of {rows} tokens is longer than the {self._config.tokens} of the driver"
+            )
+
+    def _run_declined(self, reason: str, batch: Batch) -> StepResult:
+        self._forward()
+        self.counts["eager_steps"] += 1
+        self.counts["declined"] += 1
+        self.counts[f"declined.{reason}"] += 1
+        return self._told(State.EAGER, batch, reason)
+
     def _capture(self, demand: Mapping[int, int]) -> None:
+        """Fill the container; it stays new when the backend ran the chunk eagerly."""
         self._pool.notes.profile(demand)
         # The arena keeps what the segments took for as long as they are replayed.
         try:
             with scope(self._arena), self.graph.capture():
                 self._forward()
         except BaseException:
-            self._arena.release()
-            self._demand = None
             self.counts["failed"] += 1
+            self._reset()
             raise
+        if self.graph.state is ContainerState.NEW:
+            self.counts["inert"] += 1
+            self._reset()
+            return
+        self.counts["captures"] += 1
+
+    def _reset(self) -> None:
+        """Go back to where the driver was before its cold chunk."""
+        self._arena.release()
+        self._demand = None
 
     def _forward(self) -> None:
         model, stream = self._model, self._stream
@@ -134,7 +169,6 @@ class ChunkDriver:
         between = self.graph.break_here if piecewise else run_now
         model.forward(self._inputs, self._hidden, self.logits, stream, between=between)
 
-    def _told(self, state: State, batch: Batch) -> StepResult:
-        self.counts[f"{state}s"] += 1
+    def _told(self, state: State, batch: Batch, reason: str = "") -> StepResult:
         shown = Logits(pointer=self.logits.pointer, rows=batch.rows, rows_padded=self._shape.rows)
-        return StepResult(state=state, logits=shown)
+        return StepResult(state=state, logits=shown, reason=reason)

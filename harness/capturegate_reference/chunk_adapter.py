@@ -6,76 +6,63 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from capturegate.adapter import Facts, Output, verb
-from capturegate.backend import Backend, CaptureMode, Pointer, StreamKind
-from capturegate_reference.configuration import choice
-from capturegate_reference.instruments import FAULTS, ForkingDevice, refuse, retried
-from capturegate_reference.pool_adapter import pool_bypassed
-from capturegate_reference.tenant import Tenant
+from capturegate.backend import Backend, Pointer
+from capturegate_reference import rig
+from capturegate_reference.configuration import capture_mode, choice
+from capturegate_reference.instruments import retried
+from capturegate_reference.pool_adapter import PREDICATES
 
 if TYPE_CHECKING:
     from capturegate_reference.slots import StepResult
 
 PAGES = 4
+_COUNTERS = ("begins", "ends", "failed", "inert", "declined", "declined.bypass", "host_refreshes")
 
 
 class ChunkAdapter:
     """One request whose prompt comes in chunks; every chunk continues where the last one ended."""
 
     config_keys: ClassVar[Mapping[str, tuple[type, Any]]] = {
+        **rig.RIG_KEYS,
         "model": (str, "dense"),
         "mode": (str, "piecewise"),
-        "capture_mode": (str, "thread_local"),
         "chunk_tokens": (int, 8),
-        "fault": (str, "none"),
     }
-    predicates: ClassVar[Mapping[str, Callable[[], bool]]] = {
-        "pool.bypassed": lambda: pool_bypassed()
-    }
+    predicates: ClassVar[Mapping[str, Callable[[], bool]]] = PREDICATES
     tells_pool: ClassVar[bool] = True
+
+    ask_tenant = rig.ask_tenant
+    drain = rig.drain
+    refuse = rig.refuse
+    retile = rig.retile
+    seat_tenant = rig.seat_tenant
 
     def __init__(self, backend: Backend, config: Mapping[str, Any], *, oracle: bool) -> None:
         from capturegate_reference.breakable import GraphMode
         from capturegate_reference.chunk import ChunkConfig, ChunkDriver
-        from capturegate_reference.model import Model
-        from capturegate_reference.pool import DevicePool
+        from capturegate_reference.parts import Parts
         from capturegate_reference.sizes import ModelSizes
 
-        fault = choice("fault", config, FAULTS)
-        self._faulty = fault(backend.device) if fault is not None else None
-        if self._faulty is not None:
-            backend = Backend(self._faulty, backend.recorder)
+        self.rig = rig.Rig(backend, config)
         sizes = ModelSizes(kind=config["model"], columns=PAGES)
         self._vocab = sizes.vocab
-        self._backend = backend
-        self._stream = backend.stream_create(StreamKind.NON_BLOCKING)
-        self._pool = DevicePool(backend, "main")
-        self._persistent = DevicePool(backend, "persistent")
-        self._model = Model(
-            backend,
-            sizes,
-            pool=self._pool,
-            persistent=self._persistent,
-            pages=1 + PAGES,
-            seed=0,
-        )
-        modes = {mode.value: mode for mode in GraphMode}
-        captures = {mode.value: mode for mode in CaptureMode}
+        self._parts = parts = Parts(self.rig.backend, sizes, pages=1 + PAGES)
         self._config = ChunkConfig(
             tokens=config["chunk_tokens"],
-            mode=choice("mode", config, modes),
-            capture_mode=choice("capture_mode", config, captures),
+            mode=choice("mode", config, {mode.value: mode for mode in GraphMode}),
+            capture_mode=capture_mode(config),
             always_cold=oracle,
         )
         self._driver = ChunkDriver(
-            backend,
-            self._model,
+            self.rig.backend,
+            parts.model,
             self._config,
-            stream=self._stream,
-            pool=self._pool,
-            persistent=self._persistent,
+            stream=parts.stream,
+            pool=parts.pool,
+            persistent=parts.persistent,
             columns=PAGES,
         )
-        self._tenant = Tenant(backend, self._pool)
+        self.rig.watch(parts.pool, parts.model)
         self._position = 0
         self._last: StepResult | None = None
 
@@ -90,11 +77,13 @@ class ChunkAdapter:
         entry = Entry(tokens=prompt, position=start, pages=tuple(range(1, 1 + PAGES)))
         before = dict(self._driver.graph.counts)
         self._last = self._driver.step(Batch(entries=(entry,), columns=PAGES))
-        self._backend.stream_synchronize(self._stream)
+        self.rig.backend.stream_synchronize(self._parts.stream)
         self._position += count
+        self.rig.shows = True
         graph = self._driver.graph
         return {
             "state": str(self._last.state),
+            "reason": self._last.reason,
             "rows": self._last.logits.rows,
             "segments": graph.segments,
             "breaks": graph.counts["breaks"] - before.get("breaks", 0),
@@ -105,62 +94,17 @@ class ChunkAdapter:
         """Run the next chunk, and again for as long as it is refused and attempts are left."""
         return retried(self.chunk, attempts)
 
-    @verb
-    def refuse(self, number: int = 1) -> Facts:
-        """Let one of the coming calls be refused that the configured fault is about."""
-        self._last = None
-        refuse(self._faulty, number)
-        return {}
-
-    @verb
-    def retile(self, cache: str) -> Facts:
-        """Have a cache by shape asked for rounded-up rows in captures; `none` for no cache."""
-        from capturegate_reference.shape_caches import RETILABLE
-
-        self._last = None
-        self._model.caches.retiled = choice("cache", {"cache": cache}, RETILABLE)
-        return {"retiled": cache}
-
-    @verb
-    def drain(self) -> Facts:
-        """Give all free scratch to the driver."""
-        self._last = None
-        return {"freed_bytes": self._pool.drain()}
-
-    @verb
-    def seat_tenant(self, nbytes: int, blocks: int = 1) -> Facts:
-        """Let somebody else take blocks and fill them."""
-        self._last = None
-        self._tenant.take(nbytes, blocks)
-        return {"blocks": blocks}
-
-    @verb
-    def ask_tenant(self) -> Facts:
-        """Ask the tenant whether all of it is as it was."""
-        self._last = None
-        intact, blocks = self._tenant.intact_blocks(), len(self._tenant)
-        return {"intact_blocks": intact, "overwritten_blocks": blocks - intact}
-
     def counters(self) -> Mapping[str, int]:
         """What the driver, its container and its input cell count."""
-        zeros = dict.fromkeys(("begins", "ends", "failed", "host_refreshes"), 0)
+        zeros = dict.fromkeys(_COUNTERS, 0)
         driver = self._driver
         return zeros | driver.counts | driver.graph.counts | driver.cell.counts
 
     def outputs(self) -> Sequence[Output]:
         """The logits of the last chunk; nothing after other verbs."""
-        if self._last is None:
+        if self._last is None or not self.rig.shows:
             return ()
-        logits = self._last.logits
-        return (
-            Output(
-                name="logits",
-                pointer=logits.pointer,
-                row_bytes=4 * self._vocab,
-                rows=logits.rows,
-                rows_padded=logits.rows_padded,
-            ),
-        )
+        return (rig.output("logits", self._last.logits, self._vocab),)
 
     def buffers(self) -> Sequence[Pointer]:
         """The kept logits."""
@@ -169,11 +113,4 @@ class ChunkAdapter:
 
     def close(self) -> None:
         """Let go of everything."""
-        self._tenant.leave()
-        self._driver.close()
-        self._model.close()
-        self._pool.drain()
-        self._persistent.drain()
-        self._backend.stream_destroy(self._stream)
-        if isinstance(self._faulty, ForkingDevice):
-            self._faulty.dismiss()
+        self.rig.close(self._driver.close, self._parts.close)

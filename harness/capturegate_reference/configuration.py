@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from capturegate.backend import CaptureMode
 from capturegate.errors import InputError
 
 T = TypeVar("T")
@@ -22,3 +23,12 @@ def choice(key: str, config: Mapping[str, Any], choices: Mapping[str, T]) -> T:
             expected=f"one of {', '.join(sorted(choices))}",
         )
     return choices[config[key]]
+
+
+def capture_mode(config: Mapping[str, Any]) -> CaptureMode:
+    """The mode that a configuration's captures begin with.
+
+    Raises:
+        InputError: there is no such mode.
+    """
+    return choice("capture_mode", config, {mode.value: mode for mode in CaptureMode})

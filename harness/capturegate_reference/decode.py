@@ -6,8 +6,8 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
-from capturegate.backend import Array, Backend, CaptureMode, CaptureStatus, Stream
-from capturegate_reference.captures import CapturedGraph, abandon, destroy, instantiate
+from capturegate.backend import Array, Backend, CaptureMode, Stream
+from capturegate_reference.captures import CapturedGraph, StreamCapture, destroy, instantiate
 from capturegate_reference.inputs import (
     Batch,
     HostVectors,
@@ -88,6 +88,9 @@ class DecodeDriver:
         self._rings: dict[StepKey, Ring] = {}
         self._token_counts: set[int] = set()
         self._eager_host: HostVectors | None = None
+        self._captures = StreamCapture(
+            backend, stream, mode=config.capture_mode, counts=self.counts
+        )
 
     @property
     def slots(self) -> tuple[Slot, ...]:
@@ -282,28 +285,16 @@ class DecodeDriver:
         self.counts["captures"] += 1
 
     def _record(self, slot: Slot) -> CapturedGraph | None:
-        backend, stream = self._backend, self._stream
-        backend.stream_begin_capture(stream, self._config.capture_mode)
-        try:
-            self.counts["begins"] += 1
-            inert = backend.stream_is_capturing(stream) is CaptureStatus.NONE
+        with self._captures.window():
             self._forward(slot, slot.inputs)
-        except BaseException:
-            abandon(backend, stream)
-            self.counts["ends"] += 1
-            raise
-        if inert:
-            return None
-        graph = backend.stream_end_capture(stream)
-        self.counts["ends"] += 1
-        return instantiate(backend, graph)
+        graph = self._captures.graph
+        return None if graph is None else instantiate(self._backend, graph)
 
     def _launch(self, slot: Slot, graph: CapturedGraph) -> None:
         self._backend.graph_launch(graph.executable, self._stream)
         if slot.inputs is None:
             # The graph reads the host vectors itself.
             slot.host.mark_uploaded(self._stream)
-        slot.replays += 1
         self.counts["replays"] += 1
 
     def _view(self, state: State, slot: Slot, batch: Batch) -> StepResult:
@@ -323,7 +314,6 @@ class DecodeDriver:
         slot.graph = None
         slot.warm = False
         slot.demand = {}
-        slot.replays = 0
 
     def _drop(self, slot: Slot) -> None:
         self._reset(slot)

@@ -6,16 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from capturegate.adapter import Facts, Output, verb
-from capturegate.backend import Backend, CaptureMode, Pointer, StreamKind
+from capturegate.backend import Backend, Pointer
 from capturegate.errors import InputError
-from capturegate_reference.configuration import choice
-from capturegate_reference.instruments import FAULTS, ForkingDevice, refuse, retried
-from capturegate_reference.pool_adapter import pool_bypassed
-from capturegate_reference.tenant import Tenant
+from capturegate_reference import rig
+from capturegate_reference.configuration import capture_mode
+from capturegate_reference.instruments import retried
+from capturegate_reference.pool_adapter import PREDICATES
 
 if TYPE_CHECKING:
     from capturegate_reference.draft_driver import Drafted
     from capturegate_reference.inputs import Batch
+
+_COUNTERS = ("begins", "ends", "failed", "inert", "declined", "declined.bypass")
 
 
 class DraftAdapter:
@@ -26,58 +28,46 @@ class DraftAdapter:
     """
 
     config_keys: ClassVar[Mapping[str, tuple[type, Any]]] = {
+        **rig.RIG_KEYS,
         "model": (str, "dense"),
         "layers": (int, 1),
         "draft_tokens": (int, 3),
         "requests_max": (int, 4),
-        "capture_mode": (str, "thread_local"),
-        "fault": (str, "none"),
     }
-    predicates: ClassVar[Mapping[str, Callable[[], bool]]] = {
-        "pool.bypassed": lambda: pool_bypassed()
-    }
+    predicates: ClassVar[Mapping[str, Callable[[], bool]]] = PREDICATES
     tells_pool: ClassVar[bool] = True
+
+    ask_tenant = rig.ask_tenant
+    drain = rig.drain
+    refuse = rig.refuse
+    retile = rig.retile
+    seat_tenant = rig.seat_tenant
 
     def __init__(self, backend: Backend, config: Mapping[str, Any], *, oracle: bool) -> None:
         from capturegate_reference.draft_driver import DraftConfig, DraftDriver
-        from capturegate_reference.model import Model
-        from capturegate_reference.pool import DevicePool
+        from capturegate_reference.parts import Parts
         from capturegate_reference.sizes import ModelSizes
 
-        fault = choice("fault", config, FAULTS)
-        self._faulty = fault(backend.device) if fault is not None else None
-        if self._faulty is not None:
-            backend = Backend(self._faulty, backend.recorder)
-        self._backend = backend
+        self.rig = rig.Rig(backend, config)
         self._sizes = sizes = ModelSizes(kind=config["model"], layers=config["layers"])
         self._ahead = config["draft_tokens"]
         self._requests_max = config["requests_max"]
-        self._stream = backend.stream_create(StreamKind.NON_BLOCKING)
-        self._pool = DevicePool(backend, "draft")
-        self._persistent = DevicePool(backend, "draft-persistent")
-        self._model = Model(
-            backend,
-            sizes,
-            pool=self._pool,
-            persistent=self._persistent,
-            pages=1 + self._requests_max * sizes.columns,
-            seed=1,
-        )
-        captures = {mode.value: mode for mode in CaptureMode}
+        pages = 1 + self._requests_max * sizes.columns
+        self._parts = parts = Parts(self.rig.backend, sizes, pages=pages, seed=1)
         self._driver = DraftDriver(
-            backend,
-            self._model,
+            self.rig.backend,
+            parts.model,
             DraftConfig(
                 tokens=self._ahead,
                 max_num_seqs=self._requests_max,
-                capture_mode=choice("capture_mode", config, captures),
+                capture_mode=capture_mode(config),
                 always_cold=oracle,
             ),
-            stream=self._stream,
-            pool=self._pool,
-            persistent=self._persistent,
+            stream=parts.stream,
+            pool=parts.pool,
+            persistent=parts.persistent,
         )
-        self._tenant = Tenant(backend, self._pool)
+        self.rig.watch(parts.pool, parts.model)
         self._positions = [0] * self._requests_max
         self._last: Drafted | None = None
 
@@ -89,11 +79,12 @@ class DraftAdapter:
                 f"{accepted} guesses were to be taken",
                 expected=f"0 to {self._ahead - 1}: the last one was never seen by the model",
             )
-        self._last = self._driver.draft(self._batch(requests))
+        self._last = self._submit(requests)
         guesses = self._driver.collect(self._last)
         self._advance(requests, accepted + 1)
         return {
             "state": str(self._last.state),
+            "reason": self._last.reason,
             "rows": self._last.rows,
             "guesses": "tokens " + " / ".join(" ".join(map(str, line)) for line in guesses),
             "likeliest": self._likeliest(self._last, guesses),
@@ -103,15 +94,15 @@ class DraftAdapter:
     def drafts_ahead(self, requests: int = 1, count: int = 4) -> Facts:
         """Submit drafts of tokens that are known, and wait for the last one alone."""
         for _ in range(count):
-            self._last = self._driver.draft(self._batch(requests))
+            self._last = self._submit(requests)
             self._advance(requests, 1)
-        self._backend.stream_synchronize(self._stream)
+        self.rig.backend.stream_synchronize(self._parts.stream)
         return {"drafts": count}
 
     @verb
     def rewind(self) -> Facts:
         """Let every request start from nothing again, so that a draft can be repeated."""
-        self._last = None
+        self.rig.shows = False
         self._positions = [0] * self._requests_max
         return {}
 
@@ -120,50 +111,13 @@ class DraftAdapter:
         """Draft, and again for as long as it is refused and attempts are left."""
         return retried(lambda: self.draft(requests), attempts)
 
-    @verb
-    def refuse(self, number: int = 1) -> Facts:
-        """Let one of the coming calls be refused that the configured fault is about."""
-        self._last = None
-        refuse(self._faulty, number)
-        return {}
-
-    @verb
-    def retile(self, cache: str) -> Facts:
-        """Have a cache by shape asked for rounded-up rows in captures; `none` for no cache."""
-        from capturegate_reference.shape_caches import RETILABLE
-
-        self._last = None
-        self._model.caches.retiled = choice("cache", {"cache": cache}, RETILABLE)
-        return {"retiled": cache}
-
-    @verb
-    def seat_tenant(self, nbytes: int, blocks: int = 1) -> Facts:
-        """Let somebody else take blocks and fill them."""
-        self._last = None
-        self._tenant.take(nbytes, blocks)
-        return {"blocks": blocks}
-
-    @verb
-    def ask_tenant(self) -> Facts:
-        """Ask the tenant whether all of it is as it was."""
-        self._last = None
-        intact, blocks = self._tenant.intact_blocks(), len(self._tenant)
-        return {"intact_blocks": intact, "overwritten_blocks": blocks - intact}
-
-    @verb
-    def drain(self) -> Facts:
-        """Give all free scratch to the driver."""
-        self._last = None
-        return {"freed_bytes": self._pool.drain()}
-
     def counters(self) -> Mapping[str, int]:
         """What the driver counts, from 0."""
-        zeros = dict.fromkeys(("begins", "ends", "failed", "colds"), 0)
-        return zeros | dict(self._driver.counts)
+        return dict.fromkeys(_COUNTERS, 0) | dict(self._driver.counts)
 
     def outputs(self) -> Sequence[Output]:
         """The logits of every pass of the last draft; nothing after other verbs."""
-        if self._last is None:
+        if self._last is None or not self.rig.shows:
             return ()
         return [
             Output(
@@ -183,14 +137,12 @@ class DraftAdapter:
 
     def close(self) -> None:
         """Let go of everything."""
-        self._tenant.leave()
-        self._driver.close()
-        self._model.close()
-        self._pool.drain()
-        self._persistent.drain()
-        self._backend.stream_destroy(self._stream)
-        if isinstance(self._faulty, ForkingDevice):
-            self._faulty.dismiss()
+        self.rig.close(self._driver.close, self._parts.close)
+
+    def _submit(self, requests: int) -> Drafted:
+        drafted = self._driver.draft(self._batch(requests))
+        self.rig.shows = True
+        return drafted
 
     def _batch(self, requests: int) -> Batch:
         from capturegate_reference.inputs import Batch, Entry
@@ -210,7 +162,7 @@ class DraftAdapter:
         """How many guesses their own pass gave the highest score, by the logits that it kept."""
         import numpy as np
 
-        backend, rows, found = self._backend, drafted.rows, 0
+        backend, rows, found = self.rig.backend, drafted.rows, 0
         for number, logits in enumerate(drafted.slot.logits):
             nbytes = 4 * rows * self._sizes.vocab
             copy = backend.pageable(nbytes)

@@ -16,8 +16,9 @@ import numpy as np
 
 from capturegate.backend import Array, Backend, CaptureMode, Graph, Pointer, Stream
 from capturegate_reference.arena import Arena
-from capturegate_reference.captures import CapturedGraph, abandon, destroy, instantiate, leaves
+from capturegate_reference.captures import CapturedGraph, StreamCapture, destroy, instantiate
 from capturegate_reference.cells import InputCell
+from capturegate_reference.errors import EngineError
 from capturegate_reference.inputs import Batch, StepInputs, StepShape, laid_out, pack
 from capturegate_reference.kernels import ARGMAX
 from capturegate_reference.model import Model
@@ -68,18 +69,22 @@ class DraftSlot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drafted:
-    """A draft that was submitted: how it ran, and where its first `rows` rows are."""
+    """A draft that was submitted: how it ran, and where its first `rows` rows are.
+
+    `reason` says why it was declined a graph, when it was.
+    """
 
     state: State
     slot: DraftSlot
     rows: int
+    reason: str = ""
 
 
 class DraftDriver:
     """Drafts of one model on one stream.
 
     Attributes:
-        counts: how often what happened.
+        counts: how often what happened; declines once in all and once under their reason.
         slots: what is kept, by padded number of requests.
     """
 
@@ -101,6 +106,9 @@ class DraftDriver:
         self._stream = stream
         self._pool = pool
         self._persistent = persistent
+        self._captures = StreamCapture(
+            backend, stream, mode=config.capture_mode, counts=self.counts
+        )
         self._host: Pointer = backend.malloc_host(4 * config.tokens * config.max_num_seqs)
 
     def draft(self, batch: Batch) -> Drafted:
@@ -109,23 +117,31 @@ class DraftDriver:
         Raises:
             CudaError: a call failed. A capture that failed leaves its stream idle, no piece of
                 its graph, and its slot as if it had never run; the first cause is what is raised.
+            EngineError: there are too many requests, or one brings more than its token; no call
+                of the backend was made.
         """
         pool = self._pool
+        self._admit(batch)
         pool.mark_step_boundary()
         slot = self._slot(batch)
         slot.cell.refresh_host(self._packed(slot, batch), self._stream)
-        # Under bypass every request is a driver call, and none of them may be in a capture.
-        if slot.demand is None or self._config.always_cold or pool.bypassed:
-            for number in range(self._config.tokens):
-                self._pass(slot, number)
+        # Every request is a driver call under bypass, and none of them may be in a capture.
+        if pool.bypassed:
+            return self._run_declined("bypass", slot, batch)
+        if slot.demand is None or self._config.always_cold:
+            self._run(slot)
             slot.demand = pool.step_demand_profile()
+            self.counts["cold_steps"] += 1
             return self._told(State.COLD, slot, batch)
         state = State.REPLAY
         if slot.graph is None:
             state = State.CAPTURE
             pool.pre_grow_for_capture(slot.demand)
-            slot.graph = self._capture(slot, slot.demand)
+            self._capture(slot, slot.demand)
+        if slot.graph is None:
+            return self._told(State.INERT, slot, batch)
         self._backend.graph_launch(slot.graph.executable, self._stream)
+        self.counts["replays"] += 1
         return self._told(state, slot, batch)
 
     def collect(self, drafted: Drafted) -> list[tuple[int, ...]]:
@@ -150,6 +166,16 @@ class DraftDriver:
                 block.owner.put(block)
         self.slots.clear()
         self._backend.free_host(self._host)
+
+    def _admit(self, batch: Batch) -> None:
+        requests, limit = len(batch.entries), self._config.max_num_seqs
+        if requests > limit:
+            raise EngineError(f"a draft of {requests} requests is wider than the driver's {limit}")
+        if batch.rows != requests:
+            raise EngineError(
+                f"a draft goes on from one token a request, and {requests} requests bring "
+                f"{batch.rows} tokens"
+            )
 
     def _slot(self, batch: Batch) -> DraftSlot:
         requests = len(batch.entries)
@@ -204,41 +230,54 @@ class DraftDriver:
         rows, vocab = logits.shape
         self._backend.launch(ARGMAX, (logits, slot.picked[number], vocab, rows), stream, rows)
 
-    def _capture(self, slot: DraftSlot, demand: Mapping[int, int]) -> CapturedGraph:
-        """Build a slot's graph piece by piece."""
+    def _run(self, slot: DraftSlot) -> None:
+        for number in range(self._config.tokens):
+            self._pass(slot, number)
+
+    def _run_declined(self, reason: str, slot: DraftSlot, batch: Batch) -> Drafted:
+        self._run(slot)
+        self.counts["eager_steps"] += 1
+        self.counts["declined"] += 1
+        self.counts[f"declined.{reason}"] += 1
+        return self._told(State.EAGER, slot, batch, reason)
+
+    def _capture(self, slot: DraftSlot, demand: Mapping[int, int]) -> None:
+        """Give a slot its graph; it stays without one when the backend ran it eagerly."""
         self._pool.notes.profile(demand)
         try:
-            graph = self._backend.graph_create()
             # What one piece is done with serves the next one, and nobody else.
             with scope(slot.arena):
-                for number in range(self._config.tokens):
-                    self._add_piece(slot, graph, number)
-            return instantiate(self._backend, graph)
+                slot.graph = self._build(slot)
         except BaseException:
             self.counts["failed"] += 1
-            slot.arena.release()
-            slot.demand = None
+            self._reset(slot)
             raise
+        if slot.graph is None:
+            self.counts["inert"] += 1
+            self._reset(slot)
+            return
+        self.counts["captures"] += 1
 
-    def _add_piece(self, slot: DraftSlot, graph: Graph, number: int) -> None:
-        """Capture a pass into a graph that has the passes before it; the graph goes if it fails."""
-        backend, stream = self._backend, self._stream
-        try:
-            behind = leaves(backend, graph)
-            backend.stream_begin_capture_to_graph(stream, graph, behind, self._config.capture_mode)
-        except BaseException:
-            backend.graph_destroy(graph)
-            raise
-        self.counts["begins"] += 1
-        try:
+    def _build(self, slot: DraftSlot) -> CapturedGraph | None:
+        """Build a slot's graph piece by piece; None when its pieces just ran."""
+        graph: Graph | None = self._backend.graph_create()
+        for number in range(self._config.tokens):
+            graph = self._add_piece(slot, graph, number)
+        return None if graph is None else instantiate(self._backend, graph)
+
+    def _add_piece(self, slot: DraftSlot, graph: Graph | None, number: int) -> Graph | None:
+        """Capture a pass behind those before it; without a graph they ran, and so does this one."""
+        if graph is None:
             self._pass(slot, number)
-        except BaseException:
-            abandon(backend, stream)
-            raise
-        # An end that is refused takes the whole graph with it.
-        backend.stream_end_capture(stream)
-        self.counts["ends"] += 1
+            return None
+        with self._captures.window(graph):
+            self._pass(slot, number)
+        return self._captures.graph
 
-    def _told(self, state: State, slot: DraftSlot, batch: Batch) -> Drafted:
-        self.counts[f"{state}s"] += 1
-        return Drafted(state=state, slot=slot, rows=len(batch.entries))
+    def _reset(self, slot: DraftSlot) -> None:
+        """Take a slot back to where it was before its cold draft."""
+        slot.arena.release()
+        slot.demand = None
+
+    def _told(self, state: State, slot: DraftSlot, batch: Batch, reason: str = "") -> Drafted:
+        return Drafted(state=state, slot=slot, rows=len(batch.entries), reason=reason)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from capturegate.backend import Backend, StreamKind
-from capturegate_reference.decode import DecodeConfig, DecodeDriver
+from capturegate.backend import Backend
+from capturegate_reference.decode import DecodeConfig
 from capturegate_reference.errors import EngineError
 from capturegate_reference.inputs import (
     NULL_PAGE,
@@ -19,12 +19,11 @@ from capturegate_reference.inputs import (
     pack,
     take_inputs,
 )
-from capturegate_reference.model import Model
-from capturegate_reference.pool import DevicePool
+from capturegate_reference.parts import Parts
 from capturegate_reference.sampler import Sampler
 from capturegate_reference.scratch import Scratch, scope
 from capturegate_reference.sizes import ModelSizes
-from capturegate_reference.slots import Logits, StepResult
+from capturegate_reference.slots import StepResult
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,24 +37,19 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoded:
-    """A step's result and the tokens that each request gained.
-
-    `columns` is how wide the block tables were, `pages` how many of them the longest request used.
-    """
+    """A step's result and the tokens that each request gained."""
 
     result: StepResult
     tokens: tuple[tuple[int, ...], ...]
-    columns: int
-    pages: int
 
 
 class Engine:
-    """One model on one backend, with its pools, its decode driver and its requests.
+    """One model on one backend, with its decode driver and its requests.
 
     Attributes:
         pool: transient scratch; what a capture takes.
-        driver: the decode driver.
         model: the forward pass.
+        driver: the decode driver.
         last: what the last step came to; None before the first, and where a step failed.
     """
 
@@ -67,15 +61,9 @@ class Engine:
         *,
         requests_max: int,
         prompt_tokens: int,
-        tables_follow_requests: bool = False,
-        retiled: str = "",
         seed: int = 0,
     ) -> None:
         """Build it.
-
-        `tables_follow_requests` is a known mistake that a configuration can make: block tables as
-        wide as the longest request needs, instead of as wide as the context. So is `retiled`, see
-        `ShapeCaches`.
 
         Raises:
             EngineError: a prompt does not fit a context.
@@ -88,42 +76,19 @@ class Engine:
         self._backend = backend
         self._sizes = sizes
         self._prompt_tokens = prompt_tokens
-        self._tables_follow_requests = tables_follow_requests
         self._seed = seed
-        self._stream = backend.stream_create(StreamKind.NON_BLOCKING)
-        self.pool = DevicePool(backend, "main")
-        self._persistent = DevicePool(backend, "persistent")
-        self._ring_pool = DevicePool(backend, "ring")
-        self._prompt_pool = DevicePool(backend, "prompt")
         pages = 1 + requests_max * sizes.columns
         self._free_pages = [page for page in range(pages) if page != NULL_PAGE]
-        self.model = Model(
-            backend,
-            sizes,
-            pool=self.pool,
-            persistent=self._persistent,
-            pages=pages,
-            seed=seed,
-            retiled=retiled,
-        )
-        self.driver = DecodeDriver(
-            backend,
-            self.model,
-            config,
-            stream=self._stream,
-            pool=self.pool,
-            persistent=self._persistent,
-            ring=self._ring_pool,
-        )
-        self._sampler = Sampler(backend, self._persistent, sizes.vocab)
+        self._parts = parts = Parts(backend, sizes, pages=pages, seed=seed)
+        self._stream = parts.stream
+        self.pool = parts.pool
+        self.model = parts.model
+        self.driver = parts.decode_driver(config)
+        self._prompt_pool = parts.new_pool("prompt")
+        self._sampler = Sampler(backend, parts.persistent, sizes.vocab)
         self._prompt_host = HostVectors(backend, self._prompt_shape.nbytes)
         self._requests: list[Request] = []
         self.last: StepResult | None = None
-
-    @property
-    def logits(self) -> Logits | None:
-        """Of the last step."""
-        return self.last.logits if self.last is not None else None
 
     @property
     def figures(self) -> Mapping[str, int]:
@@ -136,25 +101,43 @@ class Engine:
             "pool.borrows": pool.borrows,
         }
 
-    def step(self, token_counts: Sequence[int], taps: tuple[int, ...] = ()) -> Decoded:
+    def longest(self, token_counts: Sequence[int]) -> int:
+        """How many tokens the longest request has after a step of so many tokens each."""
+        positions = [request.position for request in self._requests[: len(token_counts)]]
+        positions += [self._prompt_tokens - 1] * (len(token_counts) - len(positions))
+        return max(map(sum, zip(positions, token_counts, strict=True)))
+
+    def step(
+        self,
+        token_counts: Sequence[int],
+        *,
+        taps: tuple[int, ...] = (),
+        speculative: bool = False,
+        columns: int | None = None,
+    ) -> Decoded:
         """Decode the first requests, one for each entry, with that many tokens each.
 
-        Tokens after the first are guesses; a request gains them as far as they prove right. The
-        outputs of the layers in `taps` are handed out too.
+        Tokens after the first are guesses; a request gains them as far as they prove right. A
+        step is `speculative` also where nobody has a guess, if its requests speculate. The outputs
+        of the layers in `taps` are handed out too. Block tables are as wide as a context unless
+        `columns` says otherwise.
 
         Raises:
             EngineError: a request outgrows its context, or there is no room for another one.
         """
-        requests, batch = self._batch(token_counts, taps)
-        self._release()
-        result = self.last = self.driver.step(batch)
+        batch = Batch(
+            entries=self._entries(token_counts),
+            columns=columns or self._sizes.columns,
+            spec=speculative or any(n > 1 for n in token_counts),
+            taps=taps,
+        )
+        result = self._run(batch)
         answers = self._sampler.sample(result.logits, self._stream)
         gained = []
-        for request, entry in zip(requests, batch.entries, strict=True):
+        for request, entry in zip(self._requests, batch.entries, strict=False):
             mine, answers = answers[: len(entry.tokens)], answers[len(entry.tokens) :]
             gained.append(_advance(request, entry, mine))
-        pages = self._pages_of(batch)
-        return Decoded(result=result, tokens=tuple(gained), columns=batch.columns, pages=pages)
+        return Decoded(result=result, tokens=tuple(gained))
 
     def follow(self, tokens: Sequence[int]) -> StepResult:
         """Decode the first requests, whose next tokens are known: submitted, not waited for.
@@ -162,10 +145,9 @@ class Engine:
         Raises:
             EngineError: a request outgrows its context, or there is no room for another one.
         """
-        requests, batch = self._batch([1] * len(tokens), ())
-        self._release()
-        result = self.last = self.driver.step(batch)
-        for request, token in zip(requests, tokens, strict=True):
+        entries = self._entries([1] * len(tokens))
+        result = self._run(Batch(entries=entries, columns=self._sizes.columns))
+        for request, token in zip(self._requests, tokens, strict=False):
             request.position += 1
             request.token = token
         return result
@@ -176,32 +158,18 @@ class Engine:
         self.driver.close()
         self._prompt_host.close()
         self._sampler.close()
-        self.model.close()
-        for pool in (self.pool, self._persistent, self._ring_pool, self._prompt_pool):
-            pool.drain()
-        self._backend.stream_destroy(self._stream)
+        self._parts.close()
 
-    def _batch(
-        self, token_counts: Sequence[int], taps: tuple[int, ...]
-    ) -> tuple[list[Request], Batch]:
-        """The next step of the first requests, admitted as needed."""
+    def _run(self, batch: Batch) -> StepResult:
+        self._release()
+        self.last = self.driver.step(batch)
+        return self.last
+
+    def _entries(self, token_counts: Sequence[int]) -> tuple[Entry, ...]:
+        """The next tokens of the first requests, admitted as needed."""
         for _ in range(len(token_counts) - len(self._requests)):
             self._admit()
-        requests = self._requests[: len(token_counts)]
-        batch = Batch(
-            entries=tuple(map(self._entry, requests, token_counts)),
-            columns=self._sizes.columns,
-            spec=any(n > 1 for n in token_counts),
-            taps=taps,
-        )
-        if self._tables_follow_requests:
-            batch = replace(batch, columns=self._pages_of(batch))
-        return requests, batch
-
-    def _pages_of(self, batch: Batch) -> int:
-        """How many pages the longest request of a step uses."""
-        longest = max(entry.position + len(entry.tokens) for entry in batch.entries)
-        return -(-longest // self._sizes.page_tokens)
+        return tuple(map(self._entry, self._requests, token_counts))
 
     @property
     def _prompt_shape(self) -> StepShape:
@@ -246,7 +214,7 @@ class Engine:
 
     def _release(self) -> None:
         for block in self.last.owned if self.last is not None else ():
-            self._persistent.put(block)
+            block.owner.put(block)
         self.last = None
 
 

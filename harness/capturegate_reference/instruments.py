@@ -1,4 +1,4 @@
-"""Devices with a fault on purpose, for scenarios that say what an engine makes of it."""
+"""Devices and caches with a fault on purpose, for scenarios that say what an engine makes of it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Any
 from capturegate.adapter import Facts
 from capturegate.backend import (
     SUCCESS,
+    Array,
+    Backend,
     CaptureMode,
+    CaptureStatus,
     CudaError,
     Device,
     Graph,
@@ -19,6 +22,13 @@ from capturegate.backend import (
 )
 from capturegate.errors import InputError
 from capturegate_reference.errors import ScratchRefused
+from capturegate_reference.shape_caches import SIBLINGS, Caches, Key
+
+EVERY_SIBLING = "every-sibling"
+RETILABLE = {"none": ""} | {name: name for name in (*SIBLINGS, EVERY_SIBLING, "align", "reduction")}
+"""The known mistake of `RetiledCaches` by its spelling in a configuration."""
+
+RETILED_ROWS = 16
 
 Refusals = dict[str, int | str]
 """What stood in the way of a step that was tried again."""
@@ -54,27 +64,36 @@ def _refusal(error: CudaError | ScratchRefused, count: int) -> Refusals:
 
 
 class InertDevice:
-    """A device that accepts the begin of a capture and captures nothing: work just runs."""
+    """A device that accepts the begin of a capture and captures nothing: work just runs.
 
-    def __init__(self, device: Device) -> None:
+    Attributes:
+        left: how many captures it still makes before it turns so.
+    """
+
+    def __init__(self, device: Device, captures: int = 0) -> None:
+        self.left = captures
         self._device = device
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._device, name)
 
-    def stream_begin_capture(self, stream: Stream, mode: CaptureMode) -> Outcome[None]:  # noqa: ARG002
-        """Answered, and nothing more."""
-        return Outcome(SUCCESS)
+    def stream_begin_capture(self, stream: Stream, mode: CaptureMode) -> Outcome[None]:
+        """Answered, and nothing more where none is left."""
+        if self._is_inert():
+            return Outcome(SUCCESS)
+        return self._device.stream_begin_capture(stream, mode)
 
     def stream_begin_capture_to_graph(
-        self,
-        stream: Stream,  # noqa: ARG002
-        graph: Graph,  # noqa: ARG002
-        dependencies: Sequence[int],  # noqa: ARG002
-        mode: CaptureMode,  # noqa: ARG002
+        self, stream: Stream, graph: Graph, dependencies: Sequence[int], mode: CaptureMode
     ) -> Outcome[None]:
-        """Answered, and nothing more."""
-        return Outcome(SUCCESS)
+        """Answered, and nothing more where none is left."""
+        if self._is_inert():
+            return Outcome(SUCCESS)
+        return self._device.stream_begin_capture_to_graph(stream, graph, dependencies, mode)
+
+    def _is_inert(self) -> bool:
+        self.left -= 1
+        return self.left < 0
 
 
 class ForkingDevice:
@@ -143,6 +162,7 @@ class RefusingDevice:
 FAULTS = {
     "none": None,
     "inert": InertDevice,
+    "inert_after_two": partial(InertDevice, captures=2),
     "refused_close": ForkingDevice,
     "refused_executable": partial(
         RefusingDevice, call="graph_instantiate", error="cudaErrorMemoryAllocation"
@@ -165,3 +185,45 @@ def refuse(faulty: Faulty, number: int) -> None:
     if not isinstance(faulty, ForkingDevice | RefusingDevice):
         raise InputError("no call can be refused", expected="a fault that refuses a call")
     faulty.armed = number
+
+
+class RetiledCaches:
+    """A model's caches, one of which is asked for rounded-up rows, but only in a capture.
+
+    Attributes:
+        retiled: its name (a sibling, every-sibling, align or reduction); empty for none.
+    """
+
+    def __init__(self, backend: Backend, caches: Caches, retiled: str) -> None:
+        self.retiled = retiled
+        self._backend = backend
+        self._caches = caches
+
+    def scratch(
+        self, name: str, shape: Key, stream: Stream, *, also: Key = (), dtype: str = "float32"
+    ) -> Array:
+        """A sibling's array of a shape."""
+        asked = name if self.retiled == EVERY_SIBLING else self.retiled
+        kept = (self._rows(shape[0], stream) if asked == name else shape[0], *shape[1:])
+        found = self._caches.scratch(name, kept, stream, also=also, dtype=dtype)
+        return found.pointer.array(shape, dtype)
+
+    def align_table(self, rows: int, stream: Stream) -> Array:
+        """The table that sends so many rows to the one matrix."""
+        asked = self._rows(rows, stream) if self.retiled == "align" else rows
+        return self._caches.align_table(asked, stream).pointer.array((rows, 1), "int32")
+
+    def reduction(self, shape: Key, stream: Stream) -> Array:
+        """Room for a product of a shape."""
+        rows = self._rows(shape[0], stream) if self.retiled == "reduction" else shape[0]
+        return self._caches.reduction((rows, *shape[1:]), stream).pointer.array(shape)
+
+    def close(self) -> None:
+        """Give all of it to the driver."""
+        self._caches.close()
+
+    def _rows(self, rows: int, stream: Stream) -> int:
+        """Rows rounded up while the stream captures."""
+        if self._backend.stream_is_capturing(stream) is CaptureStatus.NONE:
+            return rows
+        return -(-rows // RETILED_ROWS) * RETILED_ROWS

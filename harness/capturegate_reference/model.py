@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from capturegate.backend import Argument, Array, Backend, Kernel, Stream
 from capturegate_reference.attention import ATTENTION_COMBINE, PAGED_ATTENTION, SPLITS
@@ -23,7 +25,7 @@ from capturegate_reference.norms import ADD_SQUARES, NORM_MEASURED
 from capturegate_reference.pool import DevicePool
 from capturegate_reference.routing import EXPERT_ORDER, GROUPED_LINEAR
 from capturegate_reference.scratch import Scratch
-from capturegate_reference.shape_caches import ShapeCaches
+from capturegate_reference.shape_caches import Caches, ShapeCaches
 from capturegate_reference.sizes import MOE, ModelSizes
 from capturegate_reference.weights import LayerWeights, load_weights
 
@@ -59,10 +61,9 @@ class Model:
         persistent: DevicePool,
         pages: int,
         seed: int,
-        retiled: str = "",
     ) -> None:
         self.sizes = sizes
-        self.caches = ShapeCaches(backend, retiled)
+        self.caches: Caches = ShapeCaches(backend)
         self._backend = backend
         self._pool = pool
         self._persistent = persistent
@@ -132,6 +133,17 @@ class Model:
             summed = self.caches.reduction(logits.shape, stream)
             self._linear(normed, weights.head, summed, stream)
         self._backend.memcpy_async(logits.pointer, summed.pointer, logits.nbytes, stream)
+
+    def early_exit(self, layers: int) -> Model:
+        """The same model without its last layers, over the same weights, pages and caches.
+
+        What it stores for a token in the layers that it has is what the whole model would store.
+        It owns nothing, so it is not to be closed.
+        """
+        shallow = copy.copy(self)
+        shallow.sizes = replace(self.sizes, layers=layers)
+        shallow._weights = replace(self._weights, layers=self._weights.layers[:layers])
+        return shallow
 
     def close(self) -> None:
         """Give weights, pages and what is kept by shape back."""

@@ -21,6 +21,10 @@ def pool_bypassed() -> bool:
     return bypassed()
 
 
+PREDICATES: Mapping[str, Callable[[], bool]] = {"pool.bypassed": lambda: pool_bypassed()}
+"""The skip predicates of every adapter that has pools."""
+
+
 class PoolAdapter:
     """A device pool by itself. Blocks are told apart by a name that the scenario gives them.
 
@@ -29,9 +33,7 @@ class PoolAdapter:
     """
 
     config_keys: ClassVar[Mapping[str, tuple[type, Any]]] = {}
-    predicates: ClassVar[Mapping[str, Callable[[], bool]]] = {
-        "pool.bypassed": lambda: pool_bypassed()
-    }
+    predicates: ClassVar[Mapping[str, Callable[[], bool]]] = PREDICATES
     tells_pool: ClassVar[bool] = True
 
     def __init__(

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from capturegate.adapter import Facts, Output, verb
-from capturegate.backend import Backend, CaptureMode, Pointer
+from capturegate.backend import Backend, Pointer
 from capturegate.errors import InputError
-from capturegate_reference.adapters import pool_bypassed
-from capturegate_reference.configuration import choice
-from capturegate_reference.instruments import FAULTS, ForkingDevice, refuse, refused
-from capturegate_reference.tenant import Tenant
+from capturegate_reference import rig
+from capturegate_reference.configuration import capture_mode, choice
+from capturegate_reference.instruments import refused
+from capturegate_reference.pool_adapter import PREDICATES
 
 if TYPE_CHECKING:
     from capturegate_reference.inputs import Entry
+    from capturegate_reference.prompt_runner import PromptRunner
 
 _COUNTERS = (
     "captures",
@@ -25,6 +26,7 @@ _COUNTERS = (
     "prompt.updated",
     "prompt.reinstantiated",
     "prompt.released",
+    "prompt.inert",
 )
 
 
@@ -32,6 +34,7 @@ class PromptAdapter:
     """Prompts and the decode steps after them. Each prompt is a request; the newest decode."""
 
     config_keys: ClassVar[Mapping[str, tuple[type, Any]]] = {
+        **rig.RIG_KEYS,
         "model": (str, "dense"),
         "graphs": (bool, True),
         "cache_key": (str, "nodes"),
@@ -41,13 +44,16 @@ class PromptAdapter:
         "siblings_max": (int, 2),
         "part_tokens": (int, 8),
         "requests_max": (int, 4),
-        "fault": (str, "none"),
-        "capture_mode": (str, "thread_local"),
     }
-    predicates: ClassVar[Mapping[str, Callable[[], bool]]] = {
-        "pool.bypassed": lambda: pool_bypassed()
-    }
+    predicates: ClassVar[Mapping[str, Callable[[], bool]]] = PREDICATES
     tells_pool: ClassVar[bool] = True
+
+    ask_tenant = rig.ask_tenant
+    drain = rig.drain
+    refuse = rig.refuse
+    retile = rig.retile
+    seat_tenant = rig.seat_tenant
+    unseat_tenant = rig.unseat_tenant
 
     def __init__(self, backend: Backend, config: Mapping[str, Any], *, oracle: bool) -> None:
         from capturegate_reference.decode import DecodeConfig
@@ -55,16 +61,12 @@ class PromptAdapter:
         from capturegate_reference.serving import CoreConfig, ServingCore
         from capturegate_reference.sizes import ModelSizes
 
-        fault = choice("fault", config, FAULTS)
-        self._faulty = fault(backend.device) if fault is not None else None
-        if self._faulty is not None:
-            backend = Backend(self._faulty, backend.recorder)
-        modes = {mode.value: mode for mode in CaptureMode}
-        mode = choice("capture_mode", config, modes)
+        self.rig = rig.Rig(backend, config)
+        mode = capture_mode(config)
         sizes = ModelSizes(kind=config["model"], layers=2, page_tokens=16, columns=4)
         self._requests_max = config["requests_max"]
         self._core = ServingCore(
-            backend,
+            self.rig.backend,
             sizes,
             CoreConfig(
                 decode=DecodeConfig(capture_mode=mode, always_cold=oracle),
@@ -81,8 +83,8 @@ class PromptAdapter:
                 part_tokens=config["part_tokens"],
             ),
         )
-        self._tenant = Tenant(backend, self._core.prompts.scratch)
-        self._quiet = False
+        self._runner = cast("PromptRunner", self._core.prompts)
+        self.rig.watch(self._core.prompt_pool, self._core.model)
         self._prompts = 0
         self._requests: list[_Request] = []
 
@@ -99,62 +101,19 @@ class PromptAdapter:
         drawn = [int(token) for token in random.integers(sizes.vocab, size=tokens)]
         pages = tuple(1 + line * sizes.columns + column for column in range(sizes.columns))
         self._prompts += 1
-        self._quiet = False
-        token = self._core.prompt(drawn, pages, tap=tap)
+        self._runner.tapped = tap
+        token = self._core.prompt(drawn, pages)
+        self.rig.shows = True
         self._requests = [r for r in self._requests if r.pages != pages]
         self._requests.append(_Request(pages, tokens, token))
-        return {"token": token, "executables": self._core.prompts.cache.size}
+        return {"token": token, "executables": self._runner.cache.size}
 
     @verb
     def refused_prompt(self, tokens: int) -> Facts:
         """Run a new request's prompt that is meant to be refused."""
         refusal = refused(lambda: self.prompt(tokens))
-        self._quiet = True
+        self.rig.shows = False
         return refusal
-
-    @verb
-    def refuse(self, number: int = 1) -> Facts:
-        """Let one of the coming calls be refused that the configured fault is about."""
-        self._quiet = True
-        refuse(self._faulty, number)
-        return {}
-
-    @verb
-    def retile(self, cache: str) -> Facts:
-        """Have a cache by shape asked for rounded-up rows in captures; `none` for no cache."""
-        from capturegate_reference.shape_caches import RETILABLE
-
-        self._quiet = True
-        self._core.model.caches.retiled = choice("cache", {"cache": cache}, RETILABLE)
-        return {"retiled": cache}
-
-    @verb
-    def seat_tenant(self, nbytes: int, blocks: int = 1) -> Facts:
-        """Let somebody else take blocks of the prompts' pool and fill them."""
-        self._quiet = True
-        self._tenant.take(nbytes, blocks)
-        return {"blocks": blocks}
-
-    @verb
-    def unseat_tenant(self) -> Facts:
-        """Let the tenant give his blocks back."""
-        self._quiet = True
-        blocks = len(self._tenant)
-        self._tenant.leave()
-        return {"blocks": blocks}
-
-    @verb
-    def ask_tenant(self) -> Facts:
-        """Ask the tenant whether all of it is as it was."""
-        self._quiet = True
-        intact, blocks = self._tenant.intact_blocks(), len(self._tenant)
-        return {"intact_blocks": intact, "overwritten_blocks": blocks - intact}
-
-    @verb
-    def drain(self) -> Facts:
-        """Give all free scratch of prompts to the driver."""
-        self._quiet = True
-        return {"freed_bytes": self._core.prompts.scratch.drain()}
 
     @verb
     def decode(self, requests: int = 1) -> Facts:
@@ -162,11 +121,11 @@ class PromptAdapter:
         chosen = self._requests[-requests:]
         if len(chosen) < requests:
             raise InputError(f"{requests} requests were to decode, {len(chosen)} are there")
-        self._quiet = False
         result, answers = self._core.step([request.entry() for request in chosen])
         for request, answer in zip(chosen, answers, strict=True):
             request.position, request.token = request.position + 1, answer
-        return {"state": str(result.state), "executables": self._core.prompts.cache.size}
+        self.rig.shows = True
+        return {"state": str(result.state), "executables": self._runner.cache.size}
 
     def counters(self) -> Mapping[str, int]:
         """What the decode driver and the prompt graphs count, from 0."""
@@ -175,17 +134,10 @@ class PromptAdapter:
     def outputs(self) -> Sequence[Output]:
         """The logits of the last prompt part or decode step; nothing after other verbs."""
         logits = self._core.logits
-        if logits is None or self._quiet:
+        if logits is None or not self.rig.shows:
             return ()
-        return (
-            Output(
-                name="logits" if self._core.decoded else "prompt-logits",
-                pointer=logits.pointer,
-                row_bytes=4 * self._core.sizes.vocab,
-                rows=logits.rows,
-                rows_padded=logits.rows_padded,
-            ),
-        )
+        name = "logits" if self._core.decoded else "prompt-logits"
+        return (rig.output(name, logits, self._core.sizes.vocab),)
 
     def buffers(self) -> Sequence[Pointer]:
         """What replays write logits to."""
@@ -193,10 +145,7 @@ class PromptAdapter:
 
     def close(self) -> None:
         """Close the core."""
-        self._tenant.leave()
-        self._core.close()
-        if isinstance(self._faulty, ForkingDevice):
-            self._faulty.dismiss()
+        self.rig.close(self._core.close)
 
 
 class _Request:

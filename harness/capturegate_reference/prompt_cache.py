@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 from capturegate.backend import Backend, CaptureMode, Graph, GraphExec, Stream
 from capturegate.notes import GraphNotes
-from capturegate_reference.captures import abandon
+from capturegate_reference.captures import StreamCapture
 from capturegate_reference.pool import Block, DevicePool
 from capturegate_reference.prompt_graph import Nodes, Observation
 
+INERT = "inert"
 PROMPT = "prompt"
 SHARED = "graphs"
 PROVEN_MAX = 4
@@ -73,7 +74,8 @@ class PromptGraphCache:
     """Executables of prompt graphs by first node and namespace, then by all their nodes.
 
     Attributes:
-        counts: seeded, replayed, updated, reinstantiated, released: part of the contract.
+        counts: seeded, replayed, updated, reinstantiated, released, inert: part of the contract;
+            begins and ends of captures.
     """
 
     def __init__(
@@ -85,6 +87,9 @@ class PromptGraphCache:
         self._stream = stream
         self._pool = pool
         self._notes = GraphNotes(backend.recorder)
+        self._captures = StreamCapture(
+            backend, stream, mode=config.capture_mode, counts=self.counts
+        )
         self._entries: dict[Key, list[Entry]] = {}
         self._clock = 0
 
@@ -95,6 +100,9 @@ class PromptGraphCache:
 
     def run(self, observation: Observation, work: Work) -> str:
         """Run an observation, whose calls `work` submits; what came of it.
+
+        On a backend that captures nothing it is inert: the work ran once more, and there is no
+        executable of it.
 
         Raises:
             CudaError: a call failed; the stream is idle, and the entry gone that was to change.
@@ -114,7 +122,10 @@ class PromptGraphCache:
             entry.proven.append(observation.properties)
             return self._hold(entry, observation, entry.demand, work)
         if entry.properties != observation.properties:
-            self._hold(entry, observation, entry.demand, work)
+            outcome = self._hold(entry, observation, entry.demand, work)
+            if outcome == INERT:
+                # There is no executable any more, and nothing is left to run.
+                return outcome
         self._backend.graph_launch(entry.executable, self._stream)
         self.counts["replayed"] += 1
         return "replayed"
@@ -157,12 +168,16 @@ class PromptGraphCache:
         return self._pool.step_demand_profile()
 
     def _seed(self, observation: Observation, demand: Mapping[int, int], work: Work) -> str:
-        """Make an executable for the observations to come; it is not launched for this one."""
-        siblings = self._entries.setdefault(self._key(observation), [])
+        """Make an executable for the observations to come; it is not launched for this one.
+
+        Where a capture is inert there is none, and the next observation runs directly again.
+        """
+        siblings = self._entries.get(self._key(observation), [])
         if len(siblings) >= self._config.siblings_max:
             entry = min(siblings, key=lambda sibling: sibling.used)
-            self._notes.dropped(entry.executable.id)
             outcome = self._hold(entry, observation, demand, work)
+            if outcome == INERT:
+                return outcome
             entry.nodes, entry.demand, entry.used = observation.nodes, demand, self._clock
             # What its former graph proved is worth nothing for this one.
             entry.proven = deque([observation.properties], PROVEN_MAX)
@@ -170,6 +185,9 @@ class PromptGraphCache:
         if self.size >= self._config.entries_max:
             self._drop_oldest()
         graph, taken = self._record(demand, work)
+        if graph is None:
+            self.counts[INERT] += 1
+            return INERT
         try:
             executable = self._backend.graph_instantiate(graph)
         finally:
@@ -183,7 +201,7 @@ class PromptGraphCache:
             graph=graph.id,
             used=self._clock,
         )
-        # The drop may have emptied the very list, and taken it away.
+        # It may be the first of its key, and the drop may have taken the list away.
         self._entries.setdefault(self._key(observation), siblings).append(entry)
         self._pool.pin_for_graph(graph.id, taken)
         self._tell(entry, observation)
@@ -200,7 +218,10 @@ class PromptGraphCache:
             # Nobody knows what it holds now.
             self._remove(self._key(observation), entry)
             raise
-        self._tell(entry, observation)
+        if outcome == INERT:
+            self._remove(self._key(observation), entry)
+        else:
+            self._tell(entry, observation)
         self.counts[outcome] += 1
         return outcome
 
@@ -208,6 +229,8 @@ class PromptGraphCache:
         self, entry: Entry, observation: Observation, demand: Mapping[int, int], work: Work
     ) -> str:
         graph, taken = self._record(demand, work)
+        if graph is None:
+            return INERT
         try:
             outcome = "updated"
             if not self._backend.raw.graph_exec_update(entry.executable, graph).ok:
@@ -223,19 +246,14 @@ class PromptGraphCache:
         entry.graph, entry.properties = graph.id, observation.properties
         return outcome
 
-    def _record(self, demand: Mapping[int, int], work: Work) -> tuple[Graph, list[Block]]:
-        """Capture the work; the graph and the blocks that it writes to."""
-        backend, stream, pool = self._backend, self._stream, self._pool
+    def _record(self, demand: Mapping[int, int], work: Work) -> tuple[Graph | None, list[Block]]:
+        """Capture the work; the graph, None where it just ran, and the blocks that it writes to."""
+        pool = self._pool
         pool.notes.profile(demand)
         pool.pre_grow_for_capture(demand)
-        with pool.recording() as taken:
-            backend.stream_begin_capture(stream, self._config.capture_mode)
-            try:
-                work()
-            except BaseException:
-                abandon(backend, stream)
-                raise
-            return backend.stream_end_capture(stream), taken
+        with pool.recording() as taken, self._captures.window():
+            work()
+        return self._captures.graph, taken
 
     def _drop_oldest(self) -> None:
         key, entry = min(
@@ -249,7 +267,6 @@ class PromptGraphCache:
         self._entries[key].remove(entry)
         if not self._entries[key]:
             del self._entries[key]
-        self._notes.dropped(entry.executable.id)
         self._destroy(entry)
 
     def _destroy(self, entry: Entry) -> None:

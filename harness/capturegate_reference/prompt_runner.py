@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,6 +27,19 @@ from capturegate_reference.sizes import ModelSizes
 from capturegate_reference.slots import Logits
 
 
+class Part(NamedTuple):
+    """Some of a prompt's tokens in a row.
+
+    `position` is where the first one stands, `source` where they lie in host memory, and `last`
+    says whether the prompt ends with them.
+    """
+
+    tokens: tuple[int, ...]
+    position: int
+    source: int
+    last: bool
+
+
 class PromptText:
     """A request's tokens in host memory of its own, wherever that happens to be."""
 
@@ -35,11 +49,20 @@ class PromptText:
         self._pointer = backend.pageable(4 * self.length)
         backend.host_write(self._pointer, np.array(tokens, np.int32).tobytes())
 
-    def part(self, start: int, end: int) -> tuple[tuple[int, ...], int]:
-        """Some of the tokens, and where they lie."""
-        at = self._pointer.at(4 * start)
-        data = self._backend.host_read(at, 4 * (end - start))
-        return tuple(int(token) for token in np.frombuffer(data, np.int32)), at.address
+    def parts(self, start: int, part_tokens: int) -> Iterator[Part]:
+        """The tokens from a position on, at most so many at a time.
+
+        Raises:
+            ValueError: there are none.
+        """
+        if start >= self.length:
+            raise ValueError(f"a prompt of {self.length} tokens has none from {start} on")
+        for begin in range(start, self.length, part_tokens):
+            end = min(begin + part_tokens, self.length)
+            at = self._pointer.at(4 * begin)
+            data = self._backend.host_read(at, 4 * (end - begin))
+            tokens = tuple(int(token) for token in np.frombuffer(data, np.int32))
+            yield Part(tokens, begin, at.address, end == self.length)
 
 
 class PromptRoom:
@@ -116,6 +139,7 @@ class PromptRunner:
         scratch: the pool that passes take from.
         room: persistent memory as large as the longest part so far; None before the first.
         parts: how many parts ran.
+        tapped: whether the coming passes leave their residual stream.
     """
 
     def __init__(
@@ -133,6 +157,7 @@ class PromptRunner:
         self.scratch = scratch
         self.room: PromptRoom | None = None
         self.parts = 0
+        self.tapped = False
         self._backend = backend
         self._model = model
         self._stream = stream
@@ -140,17 +165,26 @@ class PromptRunner:
         self._part_tokens = part_tokens
         self._rooms = 0
 
-    def run(
-        self, text: PromptText, pages: tuple[int, ...], start: int = 0, *, tap: bool = False
-    ) -> Logits:
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many parts ran, and what the cache counts."""
+        cache = {f"prompt.{name}": count for name, count in self.cache.counts.items()}
+        return cache | {"prompt.parts": self.parts}
+
+    @property
+    def kept(self) -> tuple[Array, ...]:
+        """The logits that coming replays may write."""
+        return (self.room.logits,) if self.room is not None else ()
+
+    def run(self, text: PromptText, pages: tuple[int, ...], start: int = 0) -> Logits:
         """Fill the pages from a position on; the logits of the last part, one row a token."""
-        logits = None
-        for begin in range(start, text.length, self._part_tokens):
-            end = min(begin + self._part_tokens, text.length)
-            logits = self._run_part(text, pages, begin, end, tap)
-        if logits is None:
-            raise ValueError(f"a prompt of {text.length} tokens has none from {start} on")
+        for part in text.parts(start, self._part_tokens):
+            logits = self._run_part(part, pages)
         return logits
+
+    def release(self) -> None:
+        """Let go of every graph."""
+        self.cache.release()
 
     def close(self) -> None:
         """Drop the graphs, then what they write to."""
@@ -159,14 +193,11 @@ class PromptRunner:
             self.room.close()
             self.room = None
 
-    def _run_part(
-        self, text: PromptText, pages: tuple[int, ...], begin: int, end: int, tap: bool
-    ) -> Logits:
-        sizes, rows, last = self._model.sizes, end - begin, end == text.length
-        tokens, source = text.part(begin, end)
+    def _run_part(self, part: Part, pages: tuple[int, ...]) -> Logits:
+        sizes, rows, tapped = self._model.sizes, len(part.tokens), self.tapped
         room = self._room(rows)
         shape = StepShape(requests=1, rows=rows, columns=sizes.columns)
-        entry = Entry(tokens=tokens, position=begin, pages=pages)
+        entry = Entry(tokens=part.tokens, position=part.position, pages=pages)
         batch = Batch(entries=(entry,), columns=sizes.columns)
         room.host.refresh(pack(batch, shape, sizes.page_tokens))
         inputs, hidden = room.inputs(rows), room.hidden(rows)
@@ -174,17 +205,17 @@ class PromptRunner:
         def work() -> None:
             with scope(self.scratch):
                 self._model.upload(room.host, inputs, self._stream)
-                scores = room.scores(rows) if last else None
+                scores = room.scores(rows) if part.last else None
                 self._model.forward(inputs, hidden, scores, self._stream)
-                if tap:
+                if tapped:
                     self._backend.memcpy_async(
                         room.tap.pointer, hidden.pointer, hidden.nbytes, self._stream
                     )
 
         observation = Observation(
-            nodes=prompt_nodes(sizes, rows, logits=last, tap=tap),
+            nodes=prompt_nodes(sizes, rows, logits=part.last, tap=tapped),
             properties=room.addresses,
-            source=source,
+            source=part.source,
         )
         self.cache.run(observation, work)
         room.host.mark_uploaded(self._stream)

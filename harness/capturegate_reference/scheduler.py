@@ -23,7 +23,8 @@ class ServedRequest:
     Attributes:
         number: in the order of arrival.
         stored: how many of its tokens have their keys and values in pages.
-        draft: guesses its next token; None when it does not speculate.
+        speculates: whether tokens are guessed for it.
+        draft: guesses from what it said before; None where a draft model does, or nobody.
     """
 
     number: int
@@ -32,6 +33,7 @@ class ServedRequest:
     generated: list[int] = field(default_factory=list)
     pages: list[int] = field(default_factory=list)
     stored: int = 0
+    speculates: bool = False
     draft: Draft | None = None
 
     @property

@@ -9,17 +9,26 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from capturegate.adapter import Facts, Output, verb
-from capturegate.backend import Backend, CaptureMode, Pointer
-from capturegate_reference.adapters import pool_bypassed
-from capturegate_reference.configuration import choice
+from capturegate.backend import Backend, Pointer
+from capturegate_reference.configuration import capture_mode, choice
+from capturegate_reference.pool_adapter import PREDICATES
+from capturegate_reference.rig import output
 
 if TYPE_CHECKING:
     from capturegate_reference.scheduler import ServedRequest
     from capturegate_reference.server import StoppedEngine
+    from capturegate_reference.serving import CoreConfig
 
 WARM_UP_SIZES = (1, 2, 4, 8)
 _UNDER_BYPASS = {"decline": False, "attempt": True}
-_OPENERS = re.compile(r'/(decode|prompt_cache)\.py", line \d+, in _record$', re.MULTILINE)
+_PREFILLS = {"parts": False, "chunks": True}
+_DRAFTERS = {"history": False, "model": True}
+_OPENERS = re.compile(
+    r'/((decode|prompt_cache)\.py", line \d+, in _record'
+    r'|chunk\.py", line \d+, in _capture'
+    r'|draft_driver\.py", line \d+, in _add_piece)$',
+    re.MULTILINE,
+)
 _COUNTERS = (
     "captures",
     "replays",
@@ -38,7 +47,46 @@ _COUNTERS = (
     "prompt.seeded",
     "prompt.replayed",
     "prompt.released",
+    "chunk.captures",
+    "chunk.replays",
+    "draft.captures",
+    "draft.replays",
 )
+
+
+def _core_config(config: Mapping[str, Any], *, oracle: bool) -> CoreConfig:
+    from capturegate_reference.chunk import ChunkConfig
+    from capturegate_reference.decode import DecodeConfig
+    from capturegate_reference.draft_driver import DraftConfig
+    from capturegate_reference.prompt_cache import PromptCacheConfig
+    from capturegate_reference.serving import CoreConfig
+    from capturegate_reference.switches import switches
+
+    mode = capture_mode(config)
+    prompt_graphs = config["prompt_graphs"] or switches().prompt_graph_capture_seed
+    chunk = ChunkConfig(tokens=config["part_tokens"], capture_mode=mode, always_cold=oracle)
+    draft = DraftConfig(
+        tokens=config["draft_tokens"],
+        max_num_seqs=config["running_max"],
+        capture_mode=mode,
+        always_cold=oracle,
+    )
+    return CoreConfig(
+        decode=DecodeConfig(
+            max_num_seqs=config["running_max"],
+            graphs=config["decode_graph"] and switches().decode_graph,
+            async_executor=config["async_executor"] or switches().async_executor,
+            capture_mode=mode,
+            capture_under_bypass=choice("capture_under_bypass", config, _UNDER_BYPASS),
+            always_cold=oracle,
+        ),
+        prompt=PromptCacheConfig(enabled=prompt_graphs and not oracle, capture_mode=mode),
+        pages=config["pages"],
+        part_tokens=config["part_tokens"],
+        chunk=chunk if choice("prefill", config, _PREFILLS) else None,
+        draft=draft if choice("drafting", config, _DRAFTERS) else None,
+        draft_layers=config["draft_layers"],
+    )
 
 
 def leads_to_a_capture(stack: str) -> bool:
@@ -65,57 +113,41 @@ class ServerAdapter:
         "scheduling": (str, "fifo"),
         "prefix_caching": (bool, False),
         "speculation": (bool, False),
+        "drafting": (str, "history"),
+        "draft_tokens": (int, 3),
+        "draft_layers": (int, 1),
         "async_executor": (bool, False),
         "decode_graph": (bool, True),
         "prompt_graphs": (bool, False),
+        "prefill": (str, "parts"),
         "part_tokens": (int, 16),
         "capture_mode": (str, "thread_local"),
         "capture_under_bypass": (str, "decline"),
     }
-    predicates: ClassVar[Mapping[str, Callable[[], bool]]] = {
-        "pool.bypassed": lambda: pool_bypassed()
-    }
+    predicates: ClassVar[Mapping[str, Callable[[], bool]]] = PREDICATES
     tells_pool: ClassVar[bool] = True
 
     def __init__(self, backend: Backend, config: Mapping[str, Any], *, oracle: bool) -> None:
-        from capturegate_reference.decode import DecodeConfig
-        from capturegate_reference.prompt_cache import PromptCacheConfig
         from capturegate_reference.scheduler import Policy
         from capturegate_reference.server import Server
         from capturegate_reference.server_core import ServerConfig, ServerCore
-        from capturegate_reference.serving import CoreConfig
         from capturegate_reference.sizes import ModelSizes
-        from capturegate_reference.switches import switches
 
         names = ModelSizes.__dataclass_fields__.keys() & config.keys()
         self._sizes = ModelSizes(kind=config["model"], **{name: config[name] for name in names})
-        mode = choice("capture_mode", config, {mode.value: mode for mode in CaptureMode})
-        prompt_graphs = config["prompt_graphs"] or switches().prompt_graph_capture_seed
         self._core = ServerCore(
             backend,
             self._sizes,
             ServerConfig(
-                core=CoreConfig(
-                    decode=DecodeConfig(
-                        max_num_seqs=config["running_max"],
-                        graphs=config["decode_graph"] and switches().decode_graph,
-                        async_executor=config["async_executor"] or switches().async_executor,
-                        capture_mode=mode,
-                        capture_under_bypass=choice("capture_under_bypass", config, _UNDER_BYPASS),
-                        always_cold=oracle,
-                    ),
-                    prompt=PromptCacheConfig(
-                        enabled=prompt_graphs and not oracle, capture_mode=mode
-                    ),
-                    pages=config["pages"],
-                    part_tokens=config["part_tokens"],
-                ),
+                core=_core_config(config, oracle=oracle),
                 running_max=config["running_max"],
                 policy=choice("scheduling", config, {policy.value: policy for policy in Policy}),
                 prefix_caching=config["prefix_caching"],
                 speculate=config["speculation"],
             ),
         )
+        core = self._core.core
+        self._pools = {"decode": core.pool, "prompts": core.prompt_pool, "drafts": core.draft_pool}
         self._backend = backend
         self._oracle = oracle
         self._server = Server(self._core)
@@ -124,7 +156,7 @@ class ServerAdapter:
         self._first: StoppedEngine | None = None
         self._speculates: bool = config["speculation"]
         self._drawn = 0
-        self._decoded = False
+        self._shows = False
 
     @verb
     def warm_up(self, concurrency: int = 8, rounds: int = 2) -> Facts:
@@ -152,10 +184,10 @@ class ServerAdapter:
         return self._told(self._serve(prompts, concurrency, new_tokens, self._served))
 
     @verb
-    def drain(self) -> Facts:
-        """Give all free scratch of decode steps to the driver."""
-        self._decoded = False
-        return {"freed_bytes": self._core.core.pool.drain()}
+    def drain(self, scratch: str = "decode") -> Facts:
+        """Give all free scratch of decode steps, of prompts or of drafts to the driver."""
+        self._shows = False
+        return {"freed_bytes": choice("scratch", {"scratch": scratch}, self._pools).drain()}
 
     @verb
     def compare(self) -> Facts:
@@ -165,7 +197,7 @@ class ServerAdapter:
         """
         from capturegate_reference.one_request import OneRequest
 
-        self._decoded = False
+        self._shows = False
         if self._oracle:
             # It is a reference itself, and nobody asks what it compares.
             return {}
@@ -191,19 +223,12 @@ class ServerAdapter:
         return dict.fromkeys(_COUNTERS, 0) | dict(self._core.figures) | {"ring_slots": ring}
 
     def outputs(self) -> Sequence[Output]:
-        """The logits of the decode step that the last verb ended with."""
+        """The logits of the decode step, or of the prompt, that the last verb ended with."""
         logits = self._core.core.logits
-        if logits is None or not self._decoded or self._server.stopped is not None:
+        if logits is None or not self._shows or self._server.stopped is not None:
             return ()
-        return (
-            Output(
-                name="logits",
-                pointer=logits.pointer,
-                row_bytes=4 * self._sizes.vocab,
-                rows=logits.rows,
-                rows_padded=logits.rows_padded,
-            ),
-        )
+        name = "logits" if self._core.core.decoded else "prompt-logits"
+        return (output(name, logits, self._sizes.vocab),)
 
     def buffers(self) -> Sequence[Pointer]:
         """What replays write logits to; of no use once the server has stopped."""
@@ -250,7 +275,7 @@ class ServerAdapter:
         served: list[ServedRequest],
     ) -> Counter[str]:
         """So many clients, each of which asks for the next prompt once it has its answer."""
-        self._decoded = False
+        self._shows = False
         tally: Counter[str] = Counter()
         left = iter(prompts)
 
@@ -259,7 +284,7 @@ class ServerAdapter:
                 await self._ask(prompt, new_tokens, tally, served)
 
         await asyncio.gather(*(client() for _ in range(concurrency)))
-        self._decoded = self._core.core.decoded
+        self._shows = True
         return tally
 
     async def _ask(
@@ -277,8 +302,11 @@ class ServerAdapter:
         except StoppedEngine as error:
             tally["refused" if was_stopped else "lost"] += 1
             first = self._first = self._first or error
-            tally["with_cause"] += bool(first.cause) and error.cause == first.cause
-            tally["with_stack"] += leads_to_a_capture(first.stack) and error.stack == first.stack
+            named = bool(first.cause) and error.cause == first.cause
+            led = leads_to_a_capture(first.stack) and error.stack == first.stack
+            tally["with_cause"] += named
+            tally["with_stack"] += led
+            tally["unexplained"] += not (named and led)
         else:
             served.append(request)
             tally["ok"] += 1
@@ -296,11 +324,11 @@ class ServerAdapter:
 
     def _told(self, tally: Counter[str]) -> dict[str, int | str]:
         stopped = self._server.stopped
-        names = ("ok", "lost", "refused", "tokens", "with_cause", "with_stack")
+        names = ("ok", "lost", "refused", "tokens", "with_cause", "with_stack", "unexplained")
         cause = stopped.cause if stopped is not None else ""
         demand = self._core.core.pool.step_demand_profile()
         return {
             **{name: tally[name] for name in names},
-            "first_cause": cause,
+            "first_cause": cause or "none",
             "demand_blocks": sum(demand.values()),
         }

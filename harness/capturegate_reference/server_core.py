@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from capturegate.backend import Backend
 from capturegate_reference.drafts import Draft, PositionDiscontinuity
@@ -17,8 +17,6 @@ from capturegate_reference.serving import CoreConfig, ServingCore
 from capturegate_reference.sizes import ModelSizes
 from capturegate_reference.slots import Logits
 
-SPEC_TOKENS = 2
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
@@ -28,7 +26,8 @@ class ServerConfig:
         running_max: requests that run at once.
         waiting_max: requests that wait at most; more are refused.
         prefix_caching: whether requests share the pages of common prefixes.
-        speculate: whether requests guess a token ahead.
+        speculate: whether requests guess ahead: one token from what they said before, or as far
+            as the core's draft model goes where it has one.
     """
 
     core: CoreConfig
@@ -55,6 +54,7 @@ class ServerCore:
         self._scheduler = Scheduler(config.policy, config.running_max)
         self._table = PageTable(config.core.pages, sizes.page_tokens, self._forget_scores)
         self._scores: dict[int, Block] = {}
+        self._spec_tokens = 1 + (config.core.draft.tokens if config.core.draft is not None else 1)
 
     @property
     def idle(self) -> bool:
@@ -101,10 +101,9 @@ class ServerCore:
         for request in list(self._scheduler.running):
             if request in self._scheduler.running:
                 self._make_room(request)
-        guessing = [r for r in self._scheduler.running if self._width(r) == SPEC_TOKENS]
-        plain = [r for r in self._scheduler.running if self._width(r) == 1]
-        for group, width in ((guessing, SPEC_TOKENS), (plain, 1)):
-            if group:
+        widths = [(request, self._width(request)) for request in self._scheduler.running]
+        for width in (self._spec_tokens, 1):
+            if group := [request for request, its_width in widths if its_width == width]:
                 self._decode(group, width)
         return finished + self._finish()
 
@@ -131,6 +130,9 @@ class ServerCore:
             self.counts["prefix_hits"] += 1
             self.counts["prefix_tokens"] += cached
         request.draft = self._draft(tokens, cached)
+        request.speculates = self._config.speculate and (
+            request.draft is not None or self.core.drafts is not None
+        )
         if cached == len(tokens):
             scores = self._scores[shared[-1]].pointer
             answer = self.core.sample(Logits(pointer=scores, rows=1, rows_padded=1))[0]
@@ -142,8 +144,8 @@ class ServerCore:
         return True
 
     def _draft(self, tokens: tuple[int, ...], cached: int) -> Draft | None:
-        """What guesses for a request; None when it may not, or cannot."""
-        if not self._config.speculate:
+        """What guesses from a request's own words; None when it may not, cannot, or need not."""
+        if not self._config.speculate or self.core.drafts is not None:
             return None
         draft = Draft()
         try:
@@ -155,8 +157,8 @@ class ServerCore:
         return draft
 
     def _width(self, request: ServedRequest) -> int:
-        fits = request.stored + SPEC_TOKENS <= self._sizes.context_tokens
-        return SPEC_TOKENS if request.draft is not None and fits else 1
+        fits = request.stored + self._spec_tokens <= self._sizes.context_tokens
+        return self._spec_tokens if request.speculates and fits else 1
 
     def _make_room(self, request: ServedRequest) -> None:
         """See that a running request has pages for its next tokens; the youngest gives way."""
@@ -180,7 +182,13 @@ class ServerCore:
         self.counts["preempted"] += 1
 
     def _decode(self, group: list[ServedRequest], width: int) -> None:
-        entries = [self._entry(request, width) for request in group]
+        entries = [_next_entry(request) for request in group]
+        if width > 1:
+            guesses = self._guesses(group, entries)
+            entries = [
+                replace(entry, tokens=entry.tokens + guessed)
+                for entry, guessed in zip(entries, guesses, strict=True)
+            ]
         _, answers = self.core.step(entries, spec=width > 1)
         self.counts["steps"] += 1
         for row, (request, entry) in enumerate(zip(group, entries, strict=True)):
@@ -197,12 +205,11 @@ class ServerCore:
             request.generated += gained
             self._publish(request, before, row * width)
 
-    def _entry(self, request: ServedRequest, width: int) -> Entry:
-        token = request.tokens[-1]
-        guesses = (request.draft.guess(token),) if request.draft is not None else ()
-        return Entry(
-            tokens=(token, *guesses)[:width], position=request.stored, pages=tuple(request.pages)
-        )
+    def _guesses(self, group: list[ServedRequest], entries: list[Entry]) -> list[tuple[int, ...]]:
+        """What may follow the next token of each request."""
+        if self.core.drafts is not None:
+            return self.core.guess(entries)
+        return [(r.draft.guess(r.tokens[-1]),) for r in group if r.draft is not None]
 
     def _publish(self, request: ServedRequest, since: int, first_row: int | None = None) -> None:
         """Let others share the pages that became full since so many tokens were stored.
@@ -247,3 +254,7 @@ class ServerCore:
             self._table.release(request.pages)
             request.pages = []
         return done
+
+
+def _next_entry(request: ServedRequest) -> Entry:
+    return Entry(tokens=(request.tokens[-1],), position=request.stored, pages=tuple(request.pages))

@@ -7,6 +7,7 @@ visits the same shapes before it; what they do when it did not is where they dif
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
 from capturegate.backend import ITEM_BYTES, Array, Backend, CaptureStatus, Pointer, Stream
 from capturegate_reference.errors import ScratchRefused
@@ -22,12 +23,6 @@ SIBLINGS = (
     "expert-offsets",
 )
 """The scratch that refuses to grow in a capture, in the order in which a pass asks for it."""
-
-EVERY_SIBLING = "every-sibling"
-RETILABLE = {"none": ""} | {name: name for name in (*SIBLINGS, EVERY_SIBLING, "align", "reduction")}
-"""The known mistake by its spelling in a configuration, see `ShapeCaches.retiled`."""
-
-RETILED_ROWS = 16
 
 
 class ShapeKeyedScratch:
@@ -120,18 +115,32 @@ class ReductionBuffer:
         self._pointer = None
 
 
+class Caches(Protocol):
+    """What a pass asks for by shape instead of taking it from a pool."""
+
+    def scratch(
+        self, name: str, shape: Key, stream: Stream, *, also: Key = (), dtype: str = "float32"
+    ) -> Array:
+        """A sibling's array of a shape; `also` is what the key has beyond the shape.
+
+        Raises:
+            ScratchRefused: there is none yet, and the stream captures.
+        """
+
+    def align_table(self, rows: int, stream: Stream) -> Array:
+        """The table that sends so many rows to the one matrix."""
+
+    def reduction(self, shape: Key, stream: Stream) -> Array:
+        """Room for a product of a shape; the next caller gets the same."""
+
+    def close(self) -> None:
+        """Give all of it to the driver."""
+
+
 class ShapeCaches:
-    """All that a model keeps by shape: six siblings that refuse, and two caches that do not.
+    """All that a model keeps by shape: six siblings that refuse, and two caches that do not."""
 
-    Attributes:
-        retiled: a known mistake that a configuration can make: the cache of this name (a
-            sibling, every-sibling, align or reduction) is asked for rounded-up rows, but only
-            while the stream captures. Empty for none.
-    """
-
-    def __init__(self, backend: Backend, retiled: str = "") -> None:
-        self.retiled = retiled
-        self._backend = backend
+    def __init__(self, backend: Backend) -> None:
         self._siblings = {name: ShapeKeyedScratch(backend, name) for name in SIBLINGS}
         self._align = AlignTables(backend)
         self._reduction = ReductionBuffer(backend)
@@ -144,22 +153,16 @@ class ShapeCaches:
         Raises:
             ScratchRefused: there is none yet, and the stream captures.
         """
-        retiled = self.retiled in (name, EVERY_SIBLING)
-        kept = (self._rows(shape[0], stream) if retiled else shape[0], *shape[1:])
-        nbytes = ITEM_BYTES[dtype] * math.prod(kept)
-        return self._siblings[name].buffer((*kept, *also), nbytes, stream).array(shape, dtype)
+        nbytes = ITEM_BYTES[dtype] * math.prod(shape)
+        return self._siblings[name].buffer((*shape, *also), nbytes, stream).array(shape, dtype)
 
     def align_table(self, rows: int, stream: Stream) -> Array:
         """The table that sends so many rows to the one matrix."""
-        found = self._align.table(
-            self._rows(rows, stream) if self.retiled == "align" else rows, stream
-        )
-        return found.pointer.array((rows, 1), "int32")
+        return self._align.table(rows, stream)
 
     def reduction(self, shape: Key, stream: Stream) -> Array:
         """Room for a product of a shape; the next caller gets the same."""
-        rows = self._rows(shape[0], stream) if self.retiled == "reduction" else shape[0]
-        return self._reduction.room(4 * rows * math.prod(shape[1:]), stream).array(shape)
+        return self._reduction.room(4 * math.prod(shape), stream).array(shape)
 
     def close(self) -> None:
         """Give all of it to the driver."""
@@ -167,9 +170,3 @@ class ShapeCaches:
             sibling.close()
         self._align.close()
         self._reduction.close()
-
-    def _rows(self, rows: int, stream: Stream) -> int:
-        """Rows rounded up while the stream captures."""
-        if self._backend.stream_is_capturing(stream) is CaptureStatus.NONE:
-            return rows
-        return -(-rows // RETILED_ROWS) * RETILED_ROWS

@@ -14,11 +14,12 @@ from capturegate_reference.pool import Block
 
 
 class State(enum.StrEnum):
-    """How a decode step ran.
+    """How a step ran.
 
     A slot goes COLD -> CAPTURE -> REPLAY and stays there. It falls back to COLD when the block
     tables get another number of columns, when other layers are tapped, when its capture failed
-    and when it was INERT. EAGER steps have no slot.
+    and when it was INERT: the backend captured nothing, so the step just ran. EAGER steps were
+    declined a graph. The other families' steps go the same way.
     """
 
     COLD = "cold"
@@ -70,7 +71,6 @@ class Slot:
     warm: bool = False
     demand: Mapping[int, int] = field(default_factory=dict)
     graph: CapturedGraph | None = None
-    replays: int = 0
 
 
 @dataclass(slots=True)
