@@ -111,6 +111,15 @@ def test_a_direct_run_around_another_proves_no_more_than_ran():
     assert story.judge(FIRST).figures == {"launches": 1, "unproven": 1, "mismatched": 0}
 
 
+def test_what_ran_within_another_is_no_direct_run_of_the_outer_one():
+    story = Cache().observe("a").observe("b").work("embed").ran()
+    story.notes.ran_directly("prompt", "a", "1")
+    story.what = ("prompt", "a", "1")
+    story.captured("embed").made().observe("a").launch()
+    assert story.judge(FIRST).verdict is Verdict.BROKEN
+    assert story.judge(FIRST).figures == {"launches": 1, "unproven": 1, "mismatched": 0}
+
+
 def test_a_direct_run_within_another_is_not_proven_by_the_outer_ones_calls():
     story = Cache().observe("a").work("embed").observe("b").work("norm").ran()
     story.captured("embed", "norm").made().observe("b").launch()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import NamedTuple
 
 from capturegate import notes
@@ -58,6 +59,7 @@ class Observation:
         direct: work that ran in it, that of observations nested in it included.
         before: its own thread's own part of that, up to its first launch.
         claimed: whether the cache said that it ran directly.
+        others: numbers of the calls that ran for an observation nested in it, by its own claim.
         made_of: what its launched executable was made of, as far as the trace knows.
         proof: the earlier direct run that had all of that.
     """
@@ -69,6 +71,7 @@ class Observation:
     direct: list[Event] = field(default_factory=list)
     before: list[Event] = field(default_factory=list)
     claimed: bool = False
+    others: set[int] = field(default_factory=set)
     made_of: Counter[Work] = field(default_factory=Counter)
     proof: Sequence[Event] = ()
 
@@ -180,13 +183,17 @@ class _Reader:
         self.found.observations.append(observation)
 
     def _ran_directly(self, event: Event) -> None:
-        what = what_of(event)
-        for observation in _answerable(self._in_progress(event)):
-            if observation.what == what:
-                observation.claimed = True
-                run = observation.direct.copy()
-                self._runs.setdefault(what, []).append((observation, run))
-                return
+        what, nested = what_of(event), self._in_progress(event)
+        observation = next((o for o in _answerable(nested) if o.what == what), None)
+        if observation is None:
+            return
+        observation.claimed = True
+        # One that submitted nothing itself did not run, whatever ran within it.
+        own = [call for call in observation.direct if call.seq not in observation.others]
+        run = observation.direct.copy() if own else []
+        self._runs.setdefault(what, []).append((observation, run))
+        for outer in takewhile(lambda other: other is not observation, nested):
+            outer.others.update(call.seq for call in observation.direct)
 
     def _proof(self, executable: int, what: What | None, now: Observation | None) -> list[Event]:
         """The newest direct run, of another observation than this, that proves an executable.
