@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -43,12 +44,16 @@ CALLS = frozenset(
         "scope",
         "step_demand_profile",
         "unpin_for_graph",
+        "put",
         # The seam's own, the containers' and the captured graphs'.
         "_abandon",
         "_begin",
+        "_destroy",
         "_drop",
         "_end",
         "_look",
+        "_remove",
+        "_reset",
         "abandon",
         "begin",
         "begin_into",
@@ -60,9 +65,10 @@ CALLS = frozenset(
         "leaves",
         "self.join",
         "window",
-        # What the host vectors and the input cells share.
+        # What the host vectors, the input cells and the room of prompts share.
         "cell.close",
         "host.close",
+        "room.close",
         "mark_uploaded",
         "refresh",
         "refresh_host",
@@ -70,12 +76,17 @@ CALLS = frozenset(
         "proven.append",
         "_notes.holds",
         "_notes.observed",
+        "notes.get",
+        "notes.got",
         "notes.pre_grew",
         "notes.profile",
+        "notes.put",
         "_notes.ran_directly",
         "_notes.released",
     }
 )
+
+_WORDS = re.compile(r"\w+|\s|[^\w\s]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,15 +200,22 @@ class Sites(ast.NodeVisitor):
 
 
 def trimmed(source: Source, edit: Edit) -> tuple[int, int]:
-    """The characters that an edit really takes away; none where it only puts something in."""
-    old, new = source.text[edit.start : edit.end], edit.new
+    """The words and signs that an edit really takes away; none where it only puts something in.
+
+    Letters are not compared one by one: what goes and what stays may well begin alike.
+    """
+    old, new = _WORDS.findall(source.text[edit.start : edit.end]), _WORDS.findall(edit.new)
+    most = min(len(old), len(new))
     front = 0
-    while front < min(len(old), len(new)) and old[front] == new[front]:
+    while front < most and old[front] == new[front]:
         front += 1
     back = 0
-    while back < min(len(old), len(new)) - front and old[-1 - back] == new[-1 - back]:
+    while back < most - front and old[-1 - back] == new[-1 - back]:
         back += 1
-    return edit.start + front, edit.end - back
+    return (
+        edit.start + len("".join(old[:front])),
+        edit.end - len("".join(old[len(old) - back :])),
+    )
 
 
 def plans_of(source: Source, flips: Sequence[tuple[str, CodeFlip]]) -> dict[str, list[str]]:

@@ -29,11 +29,11 @@ What no plan is about says why. The test of this page fails when a call has no p
 and when a reason is not needed any more."""
 
 MODULES = (
+    "arena",
     "breakable",
     "captures",
     "cells",
     "chunk",
-    "chunk_runner",
     "decode",
     "draft_driver",
     "engine",
@@ -42,6 +42,8 @@ MODULES = (
     "pool",
     "prompt_cache",
     "prompt_runner",
+    "sampler",
+    "server_core",
     "serving",
     "shape_caches",
 )
@@ -53,17 +55,20 @@ ORACLE = "the oracle's own switch: without it there is nothing to compare with"
 REFUSES = "it refuses a caller's mistake; tests/test_reference_seam.py"
 EACH_OWN = "all that it decides on has plans of its own"
 WORK = "it decides what is computed, and not whether it is captured"
-WAITS = "a free waits for the work that touches the block; this wait is not needed"
+WAITS = (
+    "no manual promises that the free after it waits, so it does; no backend here tells them apart"
+)
 READS = "it clears an error that nobody in the engine asks for"
 
-LATER_INERT = "it refuses a device that goes inert in the middle; unit tests of the seam"
 UNBOUND = "nothing is bound; all three are bound at once"
-APART = "it keeps the pools of the families apart; any pool would serve"
+EMPTY = "nothing is there to give back"
+NOT_OUT = "it refuses a block that is not out; tests/test_reference_pool.py"
+INERT_UPLOAD = "no scenario tells whether it is marked; tests/test_reference_refused_room.py"
+GIVES_UP = "no client of a scenario gives up; tests/test_reference_server.py"
+RUNS_OUT = "without it the pages run out and every client waits for ever; a hang proves nothing"
 ORIGINAL = "a fault of the original that is kept on purpose, for the scenario shape-caches"
 
 WITHOUT_A_PLAN = {
-    "breakable:BreakableGraph._begin if self._captures.inert": LATER_INERT,
-    "breakable:BreakableGraph._begin if self._segments": LATER_INERT,
     "breakable:BreakableGraph._end if graph is not None": ASKS,
     "breakable:BreakableGraph._end instantiate": NEEDED,
     "breakable:BreakableGraph._end self.join": "forks-left-open flips the loop around it",
@@ -71,12 +76,11 @@ WITHOUT_A_PLAN = {
     "breakable:BreakableGraph.fork if self.state is not ContainerState.OPEN": REFUSES,
     "breakable:BreakableGraph.join if fork[0] is side": REFUSES,
     "breakable:BreakableGraph.replay if self.state is not ContainerState.CLOSED": REFUSES,
+    "captures:StreamCapture._end_again self._backend.raw.stream_is_capturing": NEEDED,
     "captures:StreamCapture._look if self.inert": ASKS,
     "captures:StreamCapture.abandon if ended.ok": "an end that was refused hands nothing out",
     "captures:StreamCapture.abandon self._backend.get_last_error": READS,
     "captures:StreamCapture.begin self._look": HANDS_ON,
-    "captures:StreamCapture.begin_into if behind": LATER_INERT,
-    "captures:StreamCapture.begin_into if self.inert": LATER_INERT,
     "captures:StreamCapture.begin_into self._look": HANDS_ON,
     "captures:StreamCapture.end if self.inert": ASKS,
     "captures:StreamCapture.window if into is None": EACH_OWN,
@@ -98,11 +102,12 @@ WITHOUT_A_PLAN = {
     "chunk:ChunkDriver.step if self.graph.state is ContainerState.NEW": (
         "the container refuses to be captured again; closed-container-recaptured flips that"
     ),
-    "chunk_runner:ChunkRunner.run scope": APART,
     "decode:DecodeDriver._capture if slot.graph is None": ASKS,
     "decode:DecodeDriver._reset if slot.graph is not None": EACH_OWN,
     "decode:DecodeDriver._run_eager if host is None": NEEDED,
     "decode:DecodeDriver._slot if ring is None": NEEDED,
+    "decode:DecodeDriver.step if self._captures.inert": INERT_UPLOAD,
+    "decode:DecodeDriver.step slot.host.mark_uploaded": INERT_UPLOAD,
     "decode:DecodeDriver.step if declined": "each reason to decline has a plan of its own",
     "decode:DecodeDriver.step if self._config.always_cold": ORACLE,
     "decode:DecodeDriver.step if slot.graph is None #2": ASKS,
@@ -116,18 +121,35 @@ WITHOUT_A_PLAN = {
     "engine:Engine._admit self._prompt_host.refresh": (
         "a prompt that was never written is undefined input, for the oracle as well"
     ),
+    "engine:Engine._release if self.last is not None": EMPTY,
     "inputs:HostVectors.close self._backend.event_synchronize": WAITS,
+    "pool:DevicePool._hand_out if taken is not None": "nobody records",
+    "pool:DevicePool.get if found is not None": NEEDED,
+    "pool:DevicePool.put if block.owner is not self": NOT_OUT,
+    "pool:DevicePool.put if self._out.get(allocation) is not block": NOT_OUT,
     "prompt_cache:PromptGraphCache._refresh if graph is None": ASKS,
     "prompt_cache:PromptGraphCache._refresh self._backend.get_last_error": READS,
     "prompt_cache:PromptGraphCache._refresh self._backend.graph_instantiate": NEEDED,
+    "prompt_cache:PromptGraphCache._remove if not self._entries[key]": (
+        "a key without entries holds nothing, and is filled anew"
+    ),
     "prompt_cache:PromptGraphCache._seed if graph is None": ASKS,
     "prompt_cache:PromptGraphCache._seed if outcome == INERT": ASKS,
     "prompt_cache:PromptGraphCache._seed self._backend.graph_instantiate": NEEDED,
     "prompt_cache:PromptGraphCache.run if not self._config.enabled": ORACLE,
+    "prompt_runner:PromptRunner._room if room is None": NEEDED,
     "prompt_runner:PromptRunner._run_part.work if part.last": WORK,
     "prompt_runner:PromptRunner._run_part.work if tapped": WORK,
+    "prompt_runner:PromptRunner.close if self.room is not None": EMPTY,
     "prompt_runner:PromptRunner.release self.cache.release": HANDS_ON,
-    "serving:ServingCore.guess if self.drafts is None": REFUSES,
+    "server_core:ServerCore._admit if cached == len(tokens)": WORK,
+    "server_core:ServerCore._admit if shared": "it counts, and nothing else",
+    "server_core:ServerCore._admit self._table.release": (
+        "no figure tells: what is shared here has other holders meanwhile"
+    ),
+    "server_core:ServerCore._finish self._table.release": RUNS_OUT,
+    "server_core:ServerCore.drop if request in queue": GIVES_UP,
+    "server_core:ServerCore.drop self._table.release": GIVES_UP,
     "shape_caches:AlignTables.table if found is None": ORIGINAL,
     "shape_caches:AlignTables.table self._backend.stream_synchronize": ORIGINAL,
     "shape_caches:ShapeKeyedScratch.buffer if found is None": NEEDED,

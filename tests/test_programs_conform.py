@@ -20,6 +20,7 @@ from capturegate.cli.main import main
 from capturegate.errors import InputError
 from capturegate.programs import Observation, Runner, Seen
 from capturegate.run.orphans import children_of
+from capturegate.run.plan import expand, load
 from capturegate_backends.conform import compare, fuzz
 from capturegate_backends.conform.commands import conform
 from capturegate_backends.conform.commands import fuzz as fuzz_command
@@ -29,7 +30,7 @@ from capturegate_backends.conform.fuzz import Difference, Result
 from capturegate_backends.conform.ledger import Ledger, load_ledger
 from capturegate_backends.conform.page import page
 from capturegate_backends.conform.pool import run_workers
-from capturegate_backends.conform.scenario_runs import load_run, table, trim
+from capturegate_backends.conform.scenario_runs import load_run
 from capturegate_backends.fake import rules
 from capturegate_backends.fake.device import FakeDevice
 from capturegate_backends.truth.recordings import (
@@ -337,7 +338,8 @@ def test_the_shipped_page_is_what_the_tool_writes(recordings: dict[str, Recordin
     comparison = compare.Comparison(cases=sum(len(r.cases) for r in recordings.values()))
     runs = load_run(root / "backends/capturegate_backends/truth/scenarios-h200.json")
     written = (root / "docs/conformance.md").read_text("utf-8")
-    assert written == page(recordings, comparison, ledger, [runs])
+    cases = [case.name for case in expand(load([]), "fake")]
+    assert written == page(recordings, comparison, ledger, [runs], cases)
 
 
 def test_a_driver_that_nobody_recorded_is_unknown_and_not_guessed(tmp_path: Path) -> None:
@@ -347,46 +349,3 @@ def test_a_driver_that_nobody_recorded_is_unknown_and_not_guessed(tmp_path: Path
     assert ran.exit_code == 2
     assert "no recorded rules for driver '999'" in ran.output
     assert "as recorded" not in ran.output
-
-
-def _run(backend: str, **verdicts: str) -> dict[str, object]:
-    cases = [
-        {
-            "case": f"{name}[a/b]@{backend}",
-            "gates": [{"gate": "g", "verdict": verdict, "named": True}] if verdict else [],
-            "checks": [{"id": "s.n", "outcome": "passed"}],
-            "skip": None if verdict else {"reason": "no such thing there"},
-        }
-        for name, verdict in verdicts.items()
-    ]
-    return {"backend": {"name": backend, **ABOUT}, "cases": cases}
-
-
-def test_the_table_has_every_case_with_both_verdicts_and_says_what_is_missing(
-    tmp_path: Path,
-) -> None:
-    fake = _run("fake", one="held", two="broken", three="held", four="held")
-    there = _run("cupy", one="held", two="held", three="")
-    path = tmp_path / "runs.json"
-    trim(fake, there).save(path)
-    lines = table(load_run(path))
-    assert lines[2:5] == [
-        "a device, driver 580.1, CUDA 2.",
-        "Of 4 cases 1 gave the verdicts of the fake, 1 others;",
-        "1 are skipped by their lane, 1 were not run.",
-    ]
-    assert lines[8:12] == [
-        "| `one[a/b]` | held 1, checks 1/1 | held 1, checks 1/1 | yes |",
-        "| `two[a/b]` | held 0, g broken, checks 1/1 | held 1, checks 1/1 | no |",
-        "| `three[a/b]` | held 1, checks 1/1 | skipped | no |",
-        "| `four[a/b]` | held 1, checks 1/1 | not run | no |",
-    ]
-
-
-def test_two_runs_on_the_fake_are_no_table(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="one on a device"):
-        trim(_run("fake", one="held"), _run("fake", one="held"))
-    path = tmp_path / "bad.json"
-    path.write_text("{}")
-    with pytest.raises(InputError, match="not a file of scenario runs"):
-        load_run(path)

@@ -180,6 +180,36 @@ def test_an_end_that_is_refused_counts_as_one_and_is_not_tried_again(bench):
     assert (1, {"begins": 1, "ends": 1}) == (bench.ends(), bench.counts)
 
 
+@pytest.mark.parametrize("into", [False, True])
+def test_an_end_that_is_refused_while_its_capture_stays_open_is_tried_again(bench, into):
+    graph = bench.backend.graph_create() if into else None
+    ends = bench.device.stream_end_capture
+    answers = [lambda _: Outcome("cudaErrorMemoryAllocation"), ends]
+    bench.device.stream_end_capture = lambda stream: answers.pop(0)(stream)
+    with pytest.raises(CudaError, match="cudaErrorMemoryAllocation"):
+        bench.capture(bench.write, into=graph)
+    assert (2, True, [], []) == (bench.ends(), bench.is_idle(), bench.graphs(), answers)
+    assert {"begins": 1, "ends": 1} == bench.counts
+    bench.device.stream_end_capture = ends
+    with bench.captures.window():
+        bench.write(7)
+    assert (0, 1) == (bench.read(), len(bench.graphs()))
+
+
+def test_an_end_whose_capture_nobody_can_look_at_is_tried_again(bench):
+    ends, looks = bench.device.stream_end_capture, bench.device.stream_is_capturing
+    answers = [lambda _: Outcome("cudaErrorMemoryAllocation"), ends]
+    bench.device.stream_end_capture = lambda stream: answers.pop(0)(stream)
+
+    def blind():
+        bench.device.stream_is_capturing = lambda _: Outcome("cudaErrorUnknown")
+
+    with pytest.raises(CudaError, match="cudaErrorMemoryAllocation"):
+        bench.capture(bench.write, blind)
+    bench.device.stream_is_capturing = looks
+    assert (True, [], []) == (bench.is_idle(), bench.graphs(), answers)
+
+
 def test_a_begin_that_nobody_can_look_at_is_ended(bench):
     bench.device.stream_is_capturing, looked = (
         lambda _: Outcome("cudaErrorUnknown"),

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import pytest
 
-from call_sites import CALLS, Sites, plans_of, uncovered
+from call_sites import CALLS, Sites, plans_of, trimmed, uncovered
 from capturegate.errors import Location
 from capturegate.run.plan import load
 from capturegate_mutations.operators import Arguments
 from capturegate_mutations.plan import CodeFlip, Plan
 from capturegate_mutations.scope import Anchor
-from capturegate_mutations.source import Source, read_source
+from capturegate_mutations.source import Edit, Source, read_source
 from census import MODULES, PAGE, WITHOUT_A_PLAN, page, shipped
 
 
@@ -51,7 +51,7 @@ def test_every_module_of_the_census_has_sites(name):
 
 
 PRE_GROWS = {
-    "decode:DecodeDriver.step": "pregrow-behind-dbuf",
+    "decode:DecodeDriver.step": "decode-pregrow-removed",
     "chunk:ChunkDriver.step": "chunk-pregrow-removed",
     "draft_driver:DraftDriver.draft": "draft-pregrow-removed",
     "prompt_cache:PromptGraphCache._record": "prompt-pregrow-removed",
@@ -147,3 +147,10 @@ def test_what_no_flip_is_about_is_reported(flip, covered):
     source = Source(module="engine.made_up", path="made_up.py", text=MADE_UP)
     left = [site for number, site in enumerate(ALL_OF_IT) if number not in covered]
     assert left == uncovered(source, [flip] if flip else [])
+
+
+def test_what_stays_is_not_taken_for_touched_because_it_begins_like_what_goes():
+    line = "with scope(arena), self.capture():"
+    source = Source(module="engine.made_up", path="made_up.py", text=f"{line}\n    pass\n")
+    start, end = trimmed(source, Edit(0, len(line), "with self.capture():"))
+    assert "scope(arena), " == line[start:end]

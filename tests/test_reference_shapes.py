@@ -2,7 +2,7 @@
 
 import pytest
 
-from capturegate.backend import Backend, CaptureMode, CudaError, StreamKind
+from capturegate.backend import Backend, CaptureMode, CudaError, Outcome, StreamKind
 from capturegate_backends.fake.device import FakeDevice
 from capturegate_reference.chunk_adapter import ChunkAdapter
 from capturegate_reference.churn import churn
@@ -144,6 +144,24 @@ def test_a_reduction_buffer_grows_and_keeps_what_it_has_outgrown(backend, stream
     buffer.close()
     freed = [event.allocation for event in backend.trace().events if event.api == "cudaFree"]
     assert freed == [small.allocation, large.allocation]
+
+
+def test_a_reduction_buffer_that_is_refused_its_growth_keeps_what_it_has(monkeypatch):
+    device = FakeDevice()
+    backend = Backend(device)
+    stream = backend.stream_create(StreamKind.NON_BLOCKING)
+    buffer = ReductionBuffer(backend)
+    small = buffer.room(64, stream)
+    with monkeypatch.context() as patch:
+        patch.setattr(device, "malloc_async", lambda *_: Outcome("cudaErrorMemoryAllocation"))
+        for _ in range(2):
+            with pytest.raises(CudaError, match="cudaMallocAsync"):
+                buffer.room(128, stream)
+    assert buffer.room(64, stream) is small
+    large = buffer.room(128, stream)
+    buffer.close()
+    freed = [event.allocation for event in backend.trace().events if event.api == "cudaFree"]
+    assert [small.allocation, large.allocation] == freed
 
 
 def test_a_reduction_buffer_in_a_capture_becomes_a_node_of_the_graph(backend, stream):

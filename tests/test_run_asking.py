@@ -4,6 +4,7 @@ import pytest
 
 import toy_engines as toys
 from capturegate.adapter import verb
+from capturegate.backend import Access, Kernel, Param
 from capturegate.errors import InputError
 from capturegate.run.execute import judge_case
 from capturegate.run.failures import failure_of
@@ -158,6 +159,26 @@ def test_an_output_that_was_freed_is_the_adapters_fault(run):
     result = run(toys.doubling(outputs=freed))
     said = "the adapter's outputs() shows 'result', which cannot be read"
     assert said in result.failure.message
+
+
+def fails_on_the_device(*_):
+    raise ValueError("boom")
+
+
+@pytest.mark.parametrize(("method", "step"), [("outputs", "first"), ("buffers", "again")])
+def test_work_that_fails_while_the_harness_waits_for_it_is_the_engines_fault(run, method, step):
+    into = Param("into", Access.INOUT)
+    fault = Kernel(name="fault", params=(into,), body=fails_on_the_device, cuda="")
+
+    def launching(self):
+        if self.steps == 1:
+            self.backend.launch(fault, (self.result.array((8,)),), self.stream, 1)
+        return getattr(toys.Doubling, method)(self)
+
+    result = run(toys.doubling(**{method: launching}))
+    assert ("KernelMisuse", step) == (result.failure.type, result.failure.step)
+    assert "its body failed: boom" in result.failure.message
+    assert (failed_check(result).id, result.harness_error) == (f"{step}.completes", "")
 
 
 def test_a_fact_that_is_a_number_in_one_run_and_a_word_in_another_is_told(run):

@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 from capturegate.adapter import Facts, Output, verb
 from capturegate.backend import Backend, Pointer
 from capturegate_reference import rig
-from capturegate_reference.configuration import capture_mode, choice
+from capturegate_reference.configuration import at_least, capture_mode, choice
 from capturegate_reference.instruments import retried
 from capturegate_reference.pool_adapter import PREDICATES, PoolAdapter, pool_bypassed
 
 __all__ = ["DecodeAdapter", "PoolAdapter", "pool_bypassed"]
 
+_REQUESTS_MAX = 1 << 10
 _UNDER_BYPASS = {"decline": False, "attempt": True}
 _TABLES = {"fixed": False, "per_step": True}
 
@@ -69,6 +70,10 @@ class DecodeAdapter:
 
         size_names = ModelSizes.__dataclass_fields__.keys() & config.keys()
         sizes = ModelSizes(kind=config["model"], **{name: config[name] for name in size_names})
+        at_least("max_num_seqs", config, 1, _REQUESTS_MAX)
+        at_least("requests_max", config, 1, _REQUESTS_MAX)
+        # The last token of a prompt is what the first step decodes.
+        at_least("prompt_tokens", config, 2, sizes.context_tokens)
         self._sizes = sizes
         self._tables_follow_requests = choice("tables", config, _TABLES)
         self._taps: tuple[int, ...] = ()
@@ -94,6 +99,7 @@ class DecodeAdapter:
     @verb
     def step(self, requests: int = 1, tokens: int = 1, speculative: bool = False) -> Facts:
         """Run the next step of the first requests; a speculative one may have no guesses."""
+        _require(1, requests=requests, tokens=tokens)
         return self._step([tokens] * requests, speculative)
 
     cold_step = capture_step = replay_step = step
@@ -101,16 +107,19 @@ class DecodeAdapter:
     @verb
     def ragged_step(self, requests: int = 2) -> Facts:
         """Run a step whose first request has two tokens and the others one."""
+        _require(2, requests=requests)
         return self._step([2] + [1] * (requests - 1))
 
     @verb
     def retried_step(self, requests: int = 1, tokens: int = 1, attempts: int = 2) -> Facts:
         """Run a step, and again for as long as it is refused and attempts are left."""
+        _require(1, requests=requests, tokens=tokens, attempts=attempts)
         return retried(lambda: self._step([tokens] * requests), attempts)
 
     @verb
     def steps_ahead(self, requests: int = 1, count: int = 4) -> Facts:
         """Submit steps one after another, of tokens that are known, and wait for none."""
+        _require(1, requests=requests, count=count)
         vocab = self._sizes.vocab
         for number in range(count):
             self._engine.follow([(11 * number + 5 * line) % vocab for line in range(requests)])
@@ -130,6 +139,7 @@ class DecodeAdapter:
     def tap(self, layer: int) -> Facts:
         """Have a layer's output handed out from the next step on."""
         self.rig.shows = False
+        at_least("layer", {"layer": layer}, 0, self._sizes.layers - 1)
         self._taps = tuple(sorted({*self._taps, layer}))
         return {"taps": len(self._taps)}
 
@@ -194,6 +204,16 @@ class DecodeAdapter:
             "first_token": decoded.tokens[0][0],
             "sampled": " ".join(str(token) for gained in decoded.tokens for token in gained),
         }
+
+
+def _require(least: int, **given: int) -> None:
+    """Refuse what a verb cannot be told.
+
+    Raises:
+        InputError: a number is too small. Too many requests are for the engine to refuse.
+    """
+    for name in given:
+        at_least(name, given, least)
 
 
 _COUNTERS = (

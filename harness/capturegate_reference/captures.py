@@ -88,14 +88,19 @@ class StreamCapture:
         """End the capture; its graph, or None when it was inert.
 
         Raises:
-            CudaError: it was refused. The graph is gone, also one that had pieces before.
+            CudaError: it was refused. The stream is idle and the graph is gone, also one that had
+                pieces before.
         """
         if self.inert:
             self.abandon()
             return None
         self._open, self._into = False, None
         self._counts["ends"] += 1
-        return self._backend.stream_end_capture(self._stream)
+        try:
+            return self._backend.stream_end_capture(self._stream)
+        except BaseException:
+            self._end_again()
+            raise
 
     def abandon(self) -> None:
         """End a capture that is still open, so that its stream is idle, and drop its graph.
@@ -112,6 +117,18 @@ class StreamCapture:
             self._backend.get_last_error()
         if doomed is not None:
             self._backend.graph_destroy(doomed)
+
+    def _end_again(self) -> None:
+        """Abandon a capture whose end was refused, unless it was lost with that end.
+
+        It was one end, and counts as one.
+        """
+        looked = self._backend.raw.stream_is_capturing(self._stream)
+        if looked.ok and looked.value is CaptureStatus.NONE:
+            return
+        self._open = True
+        self._counts["ends"] -= 1
+        self.abandon()
 
     def _look(self) -> None:
         """See whether the begin that was accepted captures anything."""

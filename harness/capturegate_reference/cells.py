@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import ExitStack
 
 from capturegate.backend import Backend, Event, Pointer, Stream
 from capturegate_reference.errors import SeamError
@@ -44,12 +45,16 @@ class InputCell:
         """
         if self._block is not None:
             raise SeamError(f"the input cell {self._name!r} is bound already")
-        self._block = pool.get(nbytes)
-        self._nbytes = nbytes
-        self._staging = self._backend.malloc_host(max(1, nbytes))
-        self._staged = self._backend.event_create()
+        with ExitStack() as undo:
+            block = pool.get(nbytes)
+            undo.callback(pool.put, block)
+            staging = self._backend.malloc_host(max(1, nbytes))
+            undo.callback(self._backend.free_host, staging)
+            self._staged = self._backend.event_create()
+            undo.pop_all()
+        self._block, self._staging, self._nbytes = block, staging, nbytes
         self.counts["binds"] += 1
-        return self._block.pointer
+        return block.pointer
 
     def refresh_host(self, data: bytes, stream: Stream) -> None:
         """Bring bytes of the host in; what lies behind them stays as it was.

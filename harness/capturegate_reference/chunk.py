@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from capturegate.backend import Backend, CaptureMode, Stream
@@ -17,7 +18,7 @@ from capturegate_reference.cells import InputCell
 from capturegate_reference.errors import EngineError
 from capturegate_reference.inputs import Batch, StepShape, laid_out, pack
 from capturegate_reference.model import Model, run_now
-from capturegate_reference.pool import DevicePool
+from capturegate_reference.pool import Block, DevicePool
 from capturegate_reference.scratch import scope
 from capturegate_reference.slots import Logits, State, StepResult
 
@@ -68,15 +69,20 @@ class ChunkDriver:
         self._shape = StepShape(requests=1, rows=config.tokens, columns=columns)
         rows = config.tokens
         widths = (sizes.hidden, sizes.vocab, sizes.half, sizes.half)
-        self._blocks = [persistent.get(4 * rows * width) for width in widths]
+        self._blocks: list[Block] = []
+        self.cell = InputCell(backend, "chunk")
+        with ExitStack() as undo:
+            for width in widths:
+                self._blocks.append(persistent.get(4 * rows * width))
+                undo.callback(persistent.put, self._blocks[-1])
+            at = self.cell.bind(persistent, self._shape.nbytes)
+            undo.pop_all()
         hidden, logits, cos, sin = (
             block.pointer.array((rows, width))
             for block, width in zip(self._blocks, widths, strict=True)
         )
         self._hidden = hidden
         self.logits = logits
-        self.cell = InputCell(backend, "chunk")
-        at = self.cell.bind(persistent, self._shape.nbytes)
         self._inputs = laid_out(at, self._shape, cos, sin)
         self.graph = BreakableGraph(
             backend, stream, mode=config.mode, capture_mode=config.capture_mode
@@ -90,8 +96,8 @@ class ChunkDriver:
         Raises:
             CudaError: a call failed. A capture that failed leaves the driver as if it had never
                 run; the first cause is what is raised.
-            EngineError: the chunk is not one request's, or too long; no call of the backend was
-                made.
+            EngineError: the chunk is not one request's, or too long, or its block table is not as
+                wide as the driver's; no call of the backend was made.
         """
         pool = self._pool
         self._admit(batch)
@@ -102,7 +108,7 @@ class ChunkDriver:
         if pool.bypassed:
             return self._run_declined("bypass", batch)
         if self._demand is None or self._config.always_cold:
-            self._forward()
+            self._run()
             self._demand = pool.step_demand_profile()
             self.counts["cold_steps"] += 1
             return self._told(State.COLD, batch)
@@ -132,9 +138,14 @@ class ChunkDriver:
             raise EngineError(
                 f"a chunk of {rows} tokens is longer than the {self._config.tokens} of the driver"
             )
+        if batch.columns != self._shape.columns:
+            raise EngineError(
+                f"a chunk's block table of {batch.columns} columns is not of the "
+                f"{self._shape.columns} that the driver was made for"
+            )
 
     def _run_declined(self, reason: str, batch: Batch) -> StepResult:
-        self._forward()
+        self._run()
         self.counts["eager_steps"] += 1
         self.counts["declined"] += 1
         self.counts[f"declined.{reason}"] += 1
@@ -161,6 +172,11 @@ class ChunkDriver:
         """Go back to where the driver was before its cold chunk."""
         self._arena.release()
         self._demand = None
+
+    def _run(self) -> None:
+        """A chunk outside of any capture, whose scratch is of the pool that its capture is of."""
+        with scope(self._pool):
+            self._forward()
 
     def _forward(self) -> None:
         model, stream = self._model, self._stream

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from capturegate.adapter import Facts, Output, verb
 from capturegate.backend import Backend, Pointer
+from capturegate.errors import InputError
 from capturegate_reference import rig
-from capturegate_reference.configuration import capture_mode, choice
+from capturegate_reference.configuration import at_least, capture_mode, choice
 from capturegate_reference.instruments import retried
 from capturegate_reference.pool_adapter import PREDICATES
 
@@ -43,8 +44,10 @@ class ChunkAdapter:
         from capturegate_reference.parts import Parts
         from capturegate_reference.sizes import ModelSizes
 
-        self.rig = rig.Rig(backend, config)
         sizes = ModelSizes(kind=config["model"], columns=PAGES)
+        self._context = sizes.context_tokens
+        at_least("chunk_tokens", config, 1, self._context)
+        self.rig = rig.Rig(backend, config)
         self._vocab = sizes.vocab
         self._parts = parts = Parts(self.rig.backend, sizes, pages=1 + PAGES)
         self._config = ChunkConfig(
@@ -71,8 +74,13 @@ class ChunkAdapter:
         """Run the next chunk, as long as it goes unless a scenario says how long."""
         from capturegate_reference.inputs import Batch, Entry
 
+        at_least("tokens", {"tokens": tokens}, 0)
         count = tokens or self._config.tokens
         start = self._position
+        if start + count > self._context:
+            raise InputError(
+                f"a chunk of {count} tokens from position {start} on does not fit {self._context}"
+            )
         prompt = tuple((7 * place + 3) % self._vocab for place in range(start, start + count))
         entry = Entry(tokens=prompt, position=start, pages=tuple(range(1, 1 + PAGES)))
         before = dict(self._driver.graph.counts)
@@ -92,6 +100,7 @@ class ChunkAdapter:
     @verb
     def retried_chunk(self, attempts: int = 2) -> Facts:
         """Run the next chunk, and again for as long as it is refused and attempts are left."""
+        at_least("attempts", {"attempts": attempts}, 1)
         return retried(self.chunk, attempts)
 
     def counters(self) -> Mapping[str, int]:

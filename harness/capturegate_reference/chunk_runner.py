@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from capturegate.backend import Array
 from capturegate_reference.chunk import ChunkConfig, ChunkDriver
 from capturegate_reference.inputs import Batch, Entry
-from capturegate_reference.pool import DevicePool
 from capturegate_reference.prompt_runner import PromptText
-from capturegate_reference.scratch import scope
 from capturegate_reference.slots import Logits
 
 
@@ -20,12 +18,9 @@ class ChunkRunner:
         driver: the chunk driver.
     """
 
-    def __init__(
-        self, driver: ChunkDriver, config: ChunkConfig, *, scratch: DevicePool, columns: int
-    ) -> None:
+    def __init__(self, driver: ChunkDriver, config: ChunkConfig, *, columns: int) -> None:
         self.driver = driver
         self._chunk_tokens = config.tokens
-        self._scratch = scratch
         self._columns = columns
 
     @property
@@ -43,8 +38,7 @@ class ChunkRunner:
         """Fill the pages from a position on; the logits of the last chunk, one row a token."""
         for part in text.parts(start, self._chunk_tokens):
             entry = Entry(tokens=part.tokens, position=part.position, pages=pages)
-            with scope(self._scratch):
-                result = self.driver.step(Batch(entries=(entry,), columns=self._columns))
+            result = self.driver.step(Batch(entries=(entry,), columns=self._columns))
         return result.logits
 
     def release(self) -> None:

@@ -1,4 +1,4 @@
-"""Reading words out of a configuration."""
+"""Reading words and numbers out of a configuration."""
 
 from __future__ import annotations
 
@@ -23,6 +23,21 @@ def choice(key: str, config: Mapping[str, Any], choices: Mapping[str, T]) -> T:
             expected=f"one of {', '.join(sorted(choices))}",
         )
     return choices[config[key]]
+
+
+def at_least(key: str, config: Mapping[str, Any], least: int, most: int | None = None) -> int:
+    """A number of a configuration, or of what a verb is told.
+
+    Raises:
+        InputError: it is smaller than `least`, or larger than `most`.
+    """
+    value: int = config[key]
+    if value < least or (most is not None and value > most):
+        raise InputError(
+            f"{key} is {value}",
+            expected=f"at least {least}" if most is None else f"{least} to {most}",
+        )
+    return value
 
 
 def capture_mode(config: Mapping[str, Any]) -> CaptureMode:

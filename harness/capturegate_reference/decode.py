@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from capturegate.backend import Array, Backend, CaptureMode, Stream
@@ -126,7 +127,12 @@ class DecodeDriver:
             if dbuf:
                 # The other slot's replay may still be in flight.
                 self._backend.stream_synchronize(self._stream)
-            self._capture(slot)
+            try:
+                self._capture(slot)
+            finally:
+                if self._captures.inert:
+                    # What was to be captured runs, as far as it came, and reads the vectors.
+                    slot.host.mark_uploaded(self._stream)
         if slot.graph is None:
             return self._view(State.INERT, slot, batch)
         self._launch(slot, slot.graph)
@@ -175,38 +181,54 @@ class DecodeDriver:
         shape = StepShape(requests=padded, rows=padded * key.tokens, columns=batch.columns)
         ring = self._rings.get(key)
         if ring is None:
-            slots = [self._new_slot(shape, dbuf, batch.taps) for _ in range(2 if dbuf else 1)]
+            with ExitStack() as undo:
+                slots: list[Slot] = []
+                for _ in range(2 if dbuf else 1):
+                    slots.append(self._new_slot(shape, dbuf, batch.taps))
+                    undo.callback(self._drop, slots[-1])
+                undo.pop_all()
             ring = self._rings[key] = Ring(slots)
         slot = ring.next()
         if slot.shape != shape or tuple(slot.taps) != batch.taps:
+            # A slot that is refused leaves the old one whole.
+            fresh = self._new_slot(shape, dbuf, batch.taps)
+            ring.slots[ring.turn] = fresh
             self._drop(slot)
-            slot = ring.slots[ring.turn] = self._new_slot(shape, dbuf, batch.taps)
+            slot = fresh
         return slot
 
     def _new_slot(self, shape: StepShape, dbuf: bool, taps: tuple[int, ...]) -> Slot:
+        """A slot that has not run; when it is refused, nothing of it stays."""
         sizes = self._model.sizes
         blocks: list[Block] = []
 
-        def kept(width: int) -> Block:
-            blocks.append(self._persistent.get(4 * shape.rows * width))
+        def taken(pool: DevicePool, nbytes: int) -> Block:
+            blocks.append(pool.get(nbytes))
+            undo.callback(pool.put, blocks[-1])
             return blocks[-1]
 
-        def staged(extents: tuple[int, ...], dtype: str) -> Array:
-            blocks.append(self._ring_pool.get(4 * math.prod(extents)))
-            return blocks[-1].pointer.array(extents, dtype)
+        def kept(width: int) -> Array:
+            block = taken(self._persistent, 4 * shape.rows * width)
+            return block.pointer.array((shape.rows, width))
 
-        return Slot(
-            shape=shape,
-            hidden=kept(sizes.hidden).pointer.array((shape.rows, sizes.hidden)),
-            logits=kept(sizes.vocab).pointer.array((shape.rows, sizes.vocab)),
-            host=HostVectors(self._backend, shape.nbytes),
-            inputs=take_inputs(staged, shape, sizes.half) if dbuf else None,
-            taps={
-                layer: kept(sizes.hidden).pointer.array((shape.rows, sizes.hidden))
-                for layer in taps
-            },
-            blocks=tuple(blocks),
-        )
+        def staged(extents: tuple[int, ...], dtype: str) -> Array:
+            return taken(self._ring_pool, 4 * math.prod(extents)).pointer.array(extents, dtype)
+
+        with ExitStack() as undo:
+            hidden, logits = kept(sizes.hidden), kept(sizes.vocab)
+            host = HostVectors(self._backend, shape.nbytes)
+            undo.callback(host.close)
+            slot = Slot(
+                shape=shape,
+                hidden=hidden,
+                logits=logits,
+                host=host,
+                inputs=take_inputs(staged, shape, sizes.half) if dbuf else None,
+                taps={layer: kept(sizes.hidden) for layer in taps},
+                blocks=tuple(blocks),
+            )
+            undo.pop_all()
+        return slot
 
     def _run_eager(self, batch: Batch, reason: str) -> StepResult:
         """Run a declined step as large as it is."""
@@ -214,50 +236,66 @@ class DecodeDriver:
         shape = StepShape(requests=len(batch.entries), rows=batch.rows, columns=batch.columns)
         host = self._eager_host
         if host is None or host.nbytes < shape.nbytes:
+            # Vectors that are refused leave the old ones whole.
+            self._eager_host = HostVectors(self._backend, shape.nbytes)
             if host is not None:
                 host.close()
-            host = self._eager_host = HostVectors(self._backend, shape.nbytes)
+            host = self._eager_host
         host.refresh(pack(batch, shape, sizes.page_tokens))
-        handed = self._owned(shape.rows, sizes.vocab)
-        logits = handed.pointer.array((shape.rows, sizes.vocab))
-        tapped = {layer: self._owned(shape.rows, sizes.hidden) for layer in batch.taps}
-        taps = {
-            layer: rows.pointer.array((shape.rows, sizes.hidden)) for layer, rows in tapped.items()
-        }
-        with Scratch(self._backend, self._pool) as scratch:
-            inputs = take_inputs(scratch.array, shape, sizes.half)
-            hidden = scratch.array((shape.rows, sizes.hidden))
-            self._model.upload(host, inputs, self._stream)
-            self._model.forward(inputs, hidden, logits, self._stream, taps=taps)
-        host.mark_uploaded(self._stream)
+        with ExitStack() as undo:
+            handed = self._owned(undo, shape.rows, sizes.vocab)
+            logits = handed.pointer.array((shape.rows, sizes.vocab))
+            tapped = {layer: self._owned(undo, shape.rows, sizes.hidden) for layer in batch.taps}
+            taps = {
+                layer: rows.pointer.array((shape.rows, sizes.hidden))
+                for layer, rows in tapped.items()
+            }
+            try:
+                with Scratch(self._backend, self._pool) as scratch:
+                    inputs = take_inputs(scratch.array, shape, sizes.half)
+                    hidden = scratch.array((shape.rows, sizes.hidden))
+                    self._model.upload(host, inputs, self._stream)
+                    self._model.forward(inputs, hidden, logits, self._stream, taps=taps)
+            finally:
+                host.mark_uploaded(self._stream)
+            undo.pop_all()
         self.counts["eager_steps"] += 1
         return StepResult(state=State.EAGER, logits=handed, taps=tapped, reason=reason)
 
     def _run_cold(self, slot: Slot, batch: Batch) -> StepResult:
         """Run a step eagerly, remember what it took, hand out logits that nobody overwrites."""
-        self._forward(slot, None)
-        slot.host.mark_uploaded(self._stream)
+        try:
+            self._forward(slot, None)
+        finally:
+            slot.host.mark_uploaded(self._stream)
         slot.demand = self._pool.step_demand_profile()
         slot.warm = True
         self.counts["cold_steps"] += 1
-        logits = self._copied(slot.logits, batch.rows)
-        taps = {layer: self._copied(kept, batch.rows) for layer, kept in slot.taps.items()}
+        with ExitStack() as undo:
+            logits = self._copied(undo, slot.logits, batch.rows)
+            taps = {
+                layer: self._copied(undo, kept, batch.rows) for layer, kept in slot.taps.items()
+            }
+            undo.pop_all()
         return StepResult(state=State.COLD, logits=logits, taps=taps)
 
-    def _owned(self, rows: int, width: int) -> Logits:
+    def _owned(self, undo: ExitStack, rows: int, width: int) -> Logits:
         owned = self._persistent.get(4 * rows * width)
+        undo.callback(self._persistent.put, owned)
         return Logits(pointer=owned.pointer, rows=rows, rows_padded=rows, owned=owned)
 
-    def _copied(self, kept: Array, rows: int) -> Logits:
-        handed = self._owned(rows, kept.shape[1])
+    def _copied(self, undo: ExitStack, kept: Array, rows: int) -> Logits:
+        handed = self._owned(undo, rows, kept.shape[1])
         nbytes = 4 * rows * kept.shape[1]
         self._backend.memcpy_async(handed.pointer, kept.pointer, nbytes, self._stream)
         return handed
 
     def _stage(self, slot: Slot, inputs: StepInputs) -> None:
         """Bring a step's inputs into a slot's persistent ones, outside its graph."""
-        self._model.upload(slot.host, inputs, self._stream)
-        slot.host.mark_uploaded(self._stream)
+        try:
+            self._model.upload(slot.host, inputs, self._stream)
+        finally:
+            slot.host.mark_uploaded(self._stream)
 
     def _forward(self, slot: Slot, inputs: StepInputs | None) -> None:
         """The pass itself; without persistent inputs it makes its own out of scratch."""

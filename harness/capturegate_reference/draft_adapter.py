@@ -9,7 +9,7 @@ from capturegate.adapter import Facts, Output, verb
 from capturegate.backend import Backend, Pointer
 from capturegate.errors import InputError
 from capturegate_reference import rig
-from capturegate_reference.configuration import capture_mode
+from capturegate_reference.configuration import at_least, capture_mode
 from capturegate_reference.instruments import retried
 from capturegate_reference.pool_adapter import PREDICATES
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from capturegate_reference.draft_driver import Drafted
     from capturegate_reference.inputs import Batch
 
+_REQUESTS_MAX = 256
 _COUNTERS = ("begins", "ends", "failed", "inert", "declined", "declined.bypass")
 
 
@@ -48,10 +49,10 @@ class DraftAdapter:
         from capturegate_reference.parts import Parts
         from capturegate_reference.sizes import ModelSizes
 
-        self.rig = rig.Rig(backend, config)
         self._sizes = sizes = ModelSizes(kind=config["model"], layers=config["layers"])
-        self._ahead = config["draft_tokens"]
-        self._requests_max = config["requests_max"]
+        self._ahead = at_least("draft_tokens", config, 1, sizes.context_tokens - 1)
+        self._requests_max = at_least("requests_max", config, 1, _REQUESTS_MAX)
+        self.rig = rig.Rig(backend, config)
         pages = 1 + self._requests_max * sizes.columns
         self._parts = parts = Parts(self.rig.backend, sizes, pages=pages, seed=1)
         self._driver = DraftDriver(
@@ -93,6 +94,7 @@ class DraftAdapter:
     @verb
     def drafts_ahead(self, requests: int = 1, count: int = 4) -> Facts:
         """Submit drafts of tokens that are known, and wait for the last one alone."""
+        at_least("count", {"count": count}, 1)
         for _ in range(count):
             self._last = self._submit(requests)
             self._advance(requests, 1)
@@ -109,6 +111,7 @@ class DraftAdapter:
     @verb
     def retried_draft(self, requests: int = 1, attempts: int = 2) -> Facts:
         """Draft, and again for as long as it is refused and attempts are left."""
+        at_least("attempts", {"attempts": attempts}, 1)
         return retried(lambda: self.draft(requests), attempts)
 
     def counters(self) -> Mapping[str, int]:
@@ -140,6 +143,12 @@ class DraftAdapter:
         self.rig.close(self._driver.close, self._parts.close)
 
     def _submit(self, requests: int) -> Drafted:
+        at_least("requests", {"requests": requests}, 1, self._requests_max)
+        furthest = max(self._positions[:requests]) + self._ahead
+        if furthest > self._sizes.context_tokens:
+            raise InputError(
+                f"a draft to position {furthest} does not fit {self._sizes.context_tokens}"
+            )
         drafted = self._driver.draft(self._batch(requests))
         self.rig.shows = True
         return drafted

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -117,8 +118,8 @@ class DraftDriver:
         Raises:
             CudaError: a call failed. A capture that failed leaves its stream idle, no piece of
                 its graph, and its slot as if it had never run; the first cause is what is raised.
-            EngineError: there are too many requests, or one brings more than its token; no call
-                of the backend was made.
+            EngineError: there are too many requests, or one brings more than its token, or the
+                block tables are not as wide as the model's; no call of the backend was made.
         """
         pool = self._pool
         self._admit(batch)
@@ -176,6 +177,12 @@ class DraftDriver:
                 f"a draft goes on from one token a request, and {requests} requests bring "
                 f"{batch.rows} tokens"
             )
+        columns = self._model.sizes.columns
+        if batch.columns != columns:
+            raise EngineError(
+                f"a draft's block tables of {batch.columns} columns are not of the {columns} that "
+                f"its model has"
+            )
 
     def _slot(self, batch: Batch) -> DraftSlot:
         requests = len(batch.entries)
@@ -188,30 +195,37 @@ class DraftDriver:
         return slot
 
     def _new_slot(self, shape: StepShape) -> DraftSlot:
+        """A slot that has not run; when it is refused, nothing of it stays."""
         sizes, rows, count = self._model.sizes, shape.rows, self._config.tokens
         blocks: list[Block] = []
+        pool = self._persistent
 
         def kept(*extents: int, dtype: str = "float32") -> Array:
-            blocks.append(self._persistent.get(4 * math.prod(extents)))
+            blocks.append(pool.get(4 * math.prod(extents)))
+            undo.callback(pool.put, blocks[-1])
             return blocks[-1].pointer.array(extents, dtype)
 
         cell = InputCell(self._backend, f"draft-{rows}")
-        at = cell.bind(self._persistent, count * shape.nbytes)
-        cos, sin = kept(rows, sizes.half), kept(rows, sizes.half)
-        passes = [laid_out(at.at(n * shape.nbytes), shape, cos, sin) for n in range(count)]
-        picked = [kept(rows, dtype="int32") for _ in passes]
-        for number in range(1, count):
-            passes[number] = replace(passes[number], tokens=picked[number - 1])
-        return DraftSlot(
-            shape=shape,
-            cell=cell,
-            passes=tuple(passes),
-            hidden=kept(rows, sizes.hidden),
-            logits=tuple(kept(rows, sizes.vocab) for _ in passes),
-            picked=tuple(picked),
-            blocks=tuple(blocks),
-            arena=Arena(self._pool),
-        )
+        with ExitStack() as undo:
+            at = cell.bind(pool, count * shape.nbytes)
+            undo.callback(cell.close)
+            cos, sin = kept(rows, sizes.half), kept(rows, sizes.half)
+            passes = [laid_out(at.at(n * shape.nbytes), shape, cos, sin) for n in range(count)]
+            picked = [kept(rows, dtype="int32") for _ in passes]
+            for number in range(1, count):
+                passes[number] = replace(passes[number], tokens=picked[number - 1])
+            slot = DraftSlot(
+                shape=shape,
+                cell=cell,
+                passes=tuple(passes),
+                hidden=kept(rows, sizes.hidden),
+                logits=tuple(kept(rows, sizes.vocab) for _ in passes),
+                picked=tuple(picked),
+                blocks=tuple(blocks),
+                arena=Arena(self._pool),
+            )
+            undo.pop_all()
+        return slot
 
     def _packed(self, slot: DraftSlot, batch: Batch) -> bytes:
         """The inputs of every pass; each stands one position further on."""
@@ -231,8 +245,10 @@ class DraftDriver:
         self._backend.launch(ARGMAX, (logits, slot.picked[number], vocab, rows), stream, rows)
 
     def _run(self, slot: DraftSlot) -> None:
-        for number in range(self._config.tokens):
-            self._pass(slot, number)
+        """A draft outside of any capture, whose scratch is of the pool that its capture is of."""
+        with scope(self._pool):
+            for number in range(self._config.tokens):
+                self._pass(slot, number)
 
     def _run_declined(self, reason: str, slot: DraftSlot, batch: Batch) -> Drafted:
         self._run(slot)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import numpy as np
@@ -154,7 +155,15 @@ class HostVectors:
     def __init__(self, backend: Backend, nbytes: int) -> None:
         self._backend = backend
         self._pointer = backend.malloc_host(nbytes)
-        self._uploaded: Event = backend.event_create()
+        with ExitStack() as undo:
+            undo.callback(backend.free_host, self._pointer)
+            self._uploaded: Event = backend.event_create()
+            undo.pop_all()
+
+    @property
+    def address(self) -> int:
+        """Where they lie; captured uploads bake it."""
+        return self._pointer.address
 
     @property
     def nbytes(self) -> int:

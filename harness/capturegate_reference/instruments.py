@@ -21,7 +21,7 @@ from capturegate.backend import (
     StreamKind,
 )
 from capturegate.errors import InputError
-from capturegate_reference.errors import ScratchRefused
+from capturegate_reference.errors import EngineError, ScratchRefused
 from capturegate_reference.shape_caches import SIBLINGS, Caches, Key
 
 EVERY_SIBLING = "every-sibling"
@@ -40,7 +40,7 @@ def retried(step: Callable[[], Facts], attempts: int) -> Facts:
     for left in reversed(range(attempts)):
         try:
             return {**refusals, **step()}
-        except (CudaError, ScratchRefused) as error:
+        except (CudaError, EngineError) as error:
             if not left:
                 raise
             refusals = _refusal(error, attempts - left)
@@ -56,11 +56,12 @@ def refused(step: Callable[[], Facts]) -> Facts:
     return {"refused_by": "", "refusals": 0}
 
 
-def _refusal(error: CudaError | ScratchRefused, count: int) -> Refusals:
+def _refusal(error: CudaError | EngineError, count: int) -> Refusals:
     """Who refused last, and how often somebody did."""
     if isinstance(error, CudaError):
         return {"refused_by": error.api, "error": error.error, "refusals": count}
-    return {"refused_by": error.scratch, "error": type(error).__name__, "refusals": count}
+    by = error.scratch if isinstance(error, ScratchRefused) else "engine"
+    return {"refused_by": by, "error": type(error).__name__, "refusals": count}
 
 
 class InertDevice:
@@ -164,6 +165,9 @@ FAULTS = {
     "inert": InertDevice,
     "inert_after_two": partial(InertDevice, captures=2),
     "refused_close": ForkingDevice,
+    "refused_end": partial(
+        RefusingDevice, call="stream_end_capture", error="cudaErrorMemoryAllocation"
+    ),
     "refused_executable": partial(
         RefusingDevice, call="graph_instantiate", error="cudaErrorMemoryAllocation"
     ),

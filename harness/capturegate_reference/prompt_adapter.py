@@ -9,7 +9,7 @@ from capturegate.adapter import Facts, Output, verb
 from capturegate.backend import Backend, Pointer
 from capturegate.errors import InputError
 from capturegate_reference import rig
-from capturegate_reference.configuration import capture_mode, choice
+from capturegate_reference.configuration import at_least, capture_mode, choice
 from capturegate_reference.instruments import refused
 from capturegate_reference.pool_adapter import PREDICATES
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from capturegate_reference.inputs import Entry
     from capturegate_reference.prompt_runner import PromptRunner
 
+_REQUESTS_MAX = 256
 _COUNTERS = (
     "captures",
     "replays",
@@ -37,6 +38,7 @@ class PromptAdapter:
         **rig.RIG_KEYS,
         "model": (str, "dense"),
         "graphs": (bool, True),
+        "async_executor": (bool, False),
         "cache_key": (str, "nodes"),
         "namespace": (str, "own"),
         "after_update": (str, "direct"),
@@ -61,15 +63,22 @@ class PromptAdapter:
         from capturegate_reference.serving import CoreConfig, ServingCore
         from capturegate_reference.sizes import ModelSizes
 
-        self.rig = rig.Rig(backend, config)
         mode = capture_mode(config)
         sizes = ModelSizes(kind=config["model"], layers=2, page_tokens=16, columns=4)
-        self._requests_max = config["requests_max"]
+        at_least("part_tokens", config, 1, sizes.context_tokens)
+        for name in ("entries_max", "siblings_max"):
+            at_least(name, config, 1)
+        self._requests_max = at_least("requests_max", config, 1, _REQUESTS_MAX)
+        self.rig = rig.Rig(backend, config)
         self._core = ServingCore(
             self.rig.backend,
             sizes,
             CoreConfig(
-                decode=DecodeConfig(capture_mode=mode, always_cold=oracle),
+                decode=DecodeConfig(
+                    capture_mode=mode,
+                    always_cold=oracle,
+                    async_executor=config["async_executor"],
+                ),
                 prompt=PromptCacheConfig(
                     enabled=config["graphs"] and not oracle,
                     entries_max=config["entries_max"],
@@ -118,6 +127,7 @@ class PromptAdapter:
     @verb
     def decode(self, requests: int = 1) -> Facts:
         """Run a decode step of the newest requests."""
+        at_least("requests", {"requests": requests}, 1)
         chosen = self._requests[-requests:]
         if len(chosen) < requests:
             raise InputError(f"{requests} requests were to decode, {len(chosen)} are there")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from typing import NamedTuple
 
 import numpy as np
@@ -76,25 +77,25 @@ class PromptRoom:
         tap: the residual stream that a tapped pass leaves.
     """
 
-    def __init__(
-        self, backend: Backend, pool: DevicePool, sizes: ModelSizes, rows: int, number: int
-    ) -> None:
+    def __init__(self, backend: Backend, pool: DevicePool, sizes: ModelSizes, rows: int) -> None:
         self._blocks: list[Block] = []
         self._pool = pool
         self._sizes = sizes
         self.rows = rows
-        self.number = number
         shape = StepShape(requests=1, rows=rows, columns=sizes.columns)
         self.host = HostVectors(backend, shape.nbytes)
-        self._inputs = take_inputs(self._take, shape, sizes.half)
-        self._hidden = self._take((rows, sizes.hidden), "float32")
-        self.logits = self._take((rows, sizes.vocab), "float32")
-        self.tap = self._take((rows, sizes.hidden), "float32")
+        with ExitStack() as undo:
+            undo.callback(self.close)
+            self._inputs = take_inputs(self._take, shape, sizes.half)
+            self._hidden = self._take((rows, sizes.hidden), "float32")
+            self.logits = self._take((rows, sizes.vocab), "float32")
+            self.tap = self._take((rows, sizes.hidden), "float32")
+            undo.pop_all()
 
     @property
     def addresses(self) -> tuple[int, ...]:
         """Everything that a pass bakes of this room."""
-        return (self.number, *(block.pointer.address for block in self._blocks))
+        return (self.host.address, *(block.pointer.address for block in self._blocks))
 
     def inputs(self, rows: int) -> StepInputs:
         """The inputs of a pass."""
@@ -163,7 +164,6 @@ class PromptRunner:
         self._stream = stream
         self._persistent = persistent
         self._part_tokens = part_tokens
-        self._rooms = 0
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -217,20 +217,21 @@ class PromptRunner:
             properties=room.addresses,
             source=part.source,
         )
-        self.cache.run(observation, work)
-        room.host.mark_uploaded(self._stream)
+        try:
+            self.cache.run(observation, work)
+        finally:
+            room.host.mark_uploaded(self._stream)
         self.parts += 1
         return Logits(pointer=room.logits.pointer, rows=rows, rows_padded=rows)
 
     def _room(self, rows: int) -> PromptRoom:
         room = self.room
         if room is None or room.rows < rows:
+            # A room that is refused leaves the old one whole.
+            self.room = PromptRoom(self._backend, self._persistent, self._model.sizes, rows)
             if room is not None:
                 room.close()
-            self._rooms += 1
-            room = self.room = PromptRoom(
-                self._backend, self._persistent, self._model.sizes, rows, self._rooms
-            )
+            room = self.room
         return room
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from capturegate.adapter import Facts, Output, verb
 from capturegate.backend import Backend
-from capturegate_reference.configuration import choice
+from capturegate_reference.configuration import at_least, choice
 from capturegate_reference.instruments import (
     FAULTS,
     RETILABLE,
@@ -109,6 +109,7 @@ def output(name: str, rows: Logits, width: int) -> Output:
 def refuse(self: Rigged, number: int = 1) -> Facts:
     """Let one of the coming calls be refused that the configured fault is about."""
     self.rig.shows = False
+    at_least("number", {"number": number}, 1)
     refuse_call(self.rig.faulty, number)
     return {}
 
@@ -132,6 +133,8 @@ def drain(self: Rigged) -> Facts:
 def seat_tenant(self: Rigged, nbytes: int, blocks: int = 1) -> Facts:
     """Let somebody else take blocks and fill them."""
     self.rig.shows = False
+    for name, value in (("nbytes", nbytes), ("blocks", blocks)):
+        at_least(name, {name: value}, 1)
     self.rig.seat(nbytes, blocks)
     return {"blocks": blocks}
 

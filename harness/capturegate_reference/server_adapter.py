@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from capturegate.adapter import Facts, Output, verb
 from capturegate.backend import Backend, Pointer
-from capturegate_reference.configuration import capture_mode, choice
+from capturegate.errors import InputError
+from capturegate_reference.configuration import at_least, capture_mode, choice
 from capturegate_reference.pool_adapter import PREDICATES
 from capturegate_reference.rig import output
 
@@ -18,8 +19,12 @@ if TYPE_CHECKING:
     from capturegate_reference.scheduler import ServedRequest
     from capturegate_reference.server import StoppedEngine
     from capturegate_reference.serving import CoreConfig
+    from capturegate_reference.sizes import ModelSizes
 
 WARM_UP_SIZES = (1, 2, 4, 8)
+_STORED_TOKENS_MAX = 1 << 20
+_RUNNING_MAX = 1 << 10
+_WAITING_MAX = 256
 _UNDER_BYPASS = {"decline": False, "attempt": True}
 _PREFILLS = {"parts": False, "chunks": True}
 _DRAFTERS = {"history": False, "model": True}
@@ -89,6 +94,30 @@ def _core_config(config: Mapping[str, Any], *, oracle: bool) -> CoreConfig:
     )
 
 
+def _require_sense(config: Mapping[str, Any], sizes: ModelSizes) -> None:
+    """Refuse what no server can be built of, and options that would have no effect.
+
+    Raises:
+        InputError: what is wrong.
+    """
+    context = sizes.context_tokens
+    at_least("pages", config, 1 + sizes.columns, 1 + _STORED_TOKENS_MAX // sizes.page_tokens)
+    at_least("running_max", config, 1, _RUNNING_MAX)
+    at_least("part_tokens", config, 1, context)
+    drafts = choice("drafting", config, _DRAFTERS)
+    at_least("draft_tokens", config, 1, context - 1 if drafts else None)
+    at_least("draft_layers", config, 1, sizes.layers)
+    if drafts and not config["speculation"]:
+        raise InputError(
+            "drafting is 'model' where nobody speculates", expected="speculation: true with it"
+        )
+    if choice("prefill", config, _PREFILLS) and config["prompt_graphs"]:
+        raise InputError(
+            "prompt_graphs are on where prompts run in chunks",
+            expected="prefill: parts with them; chunks have graphs of their own",
+        )
+
+
 def leads_to_a_capture(stack: str) -> bool:
     """Whether a stack goes on from code that opens captures to a call inside one."""
     opened = _OPENERS.search(stack)
@@ -135,12 +164,14 @@ class ServerAdapter:
 
         names = ModelSizes.__dataclass_fields__.keys() & config.keys()
         self._sizes = ModelSizes(kind=config["model"], **{name: config[name] for name in names})
+        _require_sense(config, self._sizes)
         self._core = ServerCore(
             backend,
             self._sizes,
             ServerConfig(
                 core=_core_config(config, oracle=oracle),
                 running_max=config["running_max"],
+                waiting_max=_WAITING_MAX,
                 policy=choice("scheduling", config, {policy.value: policy for policy in Policy}),
                 prefix_caching=config["prefix_caching"],
                 speculate=config["speculation"],
@@ -153,6 +184,7 @@ class ServerAdapter:
         self._server = Server(self._core)
         self._loop = asyncio.Runner()
         self._served: list[ServedRequest] = []
+        self._asked = False
         self._first: StoppedEngine | None = None
         self._speculates: bool = config["speculation"]
         self._drawn = 0
@@ -161,6 +193,10 @@ class ServerAdapter:
     @verb
     def warm_up(self, concurrency: int = 8, rounds: int = 2) -> Facts:
         """Serve as many requests at once as each warm-up size, all sizes once in each round."""
+        given = {"concurrency": concurrency, "rounds": rounds}
+        at_least("concurrency", given, 1, _WAITING_MAX)
+        at_least("rounds", given, 1)
+        self._require_fit(5, 2)
         tally: Counter[str] = Counter()
         for _ in range(rounds):
             for size in WARM_UP_SIZES:
@@ -180,6 +216,17 @@ class ServerAdapter:
         new_tokens: int = 4,
     ) -> Facts:
         """Serve requests, so many at once."""
+        prompt_tokens = shared_tokens + own_tokens
+        given = {"requests": requests, "families": families, "new_tokens": new_tokens}
+        for name in given:
+            at_least(name, given, 1)
+        given = {"shared_tokens": shared_tokens, "own_tokens": own_tokens, "spread": spread}
+        for name in given:
+            at_least(name, given, 0)
+        at_least("concurrency", {"concurrency": concurrency}, 1, _WAITING_MAX)
+        at_least("shared_tokens + own_tokens", {"shared_tokens + own_tokens": prompt_tokens}, 1)
+        self._require_fit(prompt_tokens + min(spread, requests - 1), new_tokens)
+        self._asked = True
         prompts = self._prompts(requests, families, shared_tokens, own_tokens, spread)
         return self._told(self._serve(prompts, concurrency, new_tokens, self._served))
 
@@ -198,6 +245,10 @@ class ServerAdapter:
         from capturegate_reference.one_request import OneRequest
 
         self._shows = False
+        if not self._asked:
+            raise InputError(
+                "there is nothing to compare", expected="requests that were served before"
+            )
         if self._oracle:
             # It is a reference itself, and nobody asks what it compares.
             return {}
@@ -214,6 +265,9 @@ class ServerAdapter:
     @verb
     def shutdown(self, in_flight: int = 0) -> Facts:
         """Shut the server down while requests are in flight."""
+        at_least("in_flight", {"in_flight": in_flight}, 0, _WAITING_MAX)
+        self._require_fit(6 + 3, 4)
+        self._asked = self._asked or in_flight > 0
         prompts = list(self._prompts(in_flight, 1, 0, 6, 3))
         return self._told(self._loop.run(self._shut_down(prompts)))
 
@@ -241,6 +295,15 @@ class ServerAdapter:
         finally:
             self._loop.close()
             self._core.close()
+
+    def _require_fit(self, prompt_tokens: int, new_tokens: int) -> None:
+        """Refuse requests that no context can hold."""
+        most = self._sizes.context_tokens
+        if prompt_tokens + new_tokens > most:
+            raise InputError(
+                f"requests of {prompt_tokens} + {new_tokens} tokens do not fit",
+                expected=f"at most {most} tokens, the context",
+            )
 
     def _prompts(
         self, requests: int, families: int, shared: int, own: int, spread: int

@@ -17,7 +17,6 @@ from capturegate_reference.parts import Parts
 from capturegate_reference.prompt_cache import PromptCacheConfig, PromptGraphCache
 from capturegate_reference.prompt_runner import PromptRunner, PromptText
 from capturegate_reference.sampler import Sampler
-from capturegate_reference.scratch import scope
 from capturegate_reference.sizes import ModelSizes
 from capturegate_reference.slots import Logits, State, StepResult
 
@@ -84,6 +83,10 @@ class ServingCore:
         Raises:
             EngineError: the draft model would have no layer, or more of them than there are.
         """
+        layers = config.draft_layers
+        if config.draft is not None and not 1 <= layers <= sizes.layers:
+            # Before anything is taken, since whoever is refused has nothing to close.
+            raise EngineError(f"a draft of {layers} layers out of {sizes.layers}")
         self.sizes = sizes
         self._backend = backend
         self._parts = parts = Parts(backend, sizes, pages=config.pages, seed=config.seed)
@@ -94,10 +97,11 @@ class ServingCore:
         self.draft_pool = parts.new_pool("draft")
         self.driver = parts.decode_driver(config.decode)
         self.prompts = self._prompt_path(config)
-        self.drafts = self._draft_driver(config.draft, config.draft_layers)
+        self.drafts = self._draft_driver(config.draft, layers)
         self._sampler = Sampler(backend, parts.persistent, sizes.vocab)
         self.logits: Logits | None = None
         self.decoded = False
+        self._prompts_released = False
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -136,10 +140,8 @@ class ServingCore:
         """
         if self.drafts is None:
             raise EngineError("a guess was asked for where there is no draft model")
-        with scope(self.draft_pool):
-            batch = Batch(entries=tuple(entries), columns=self.sizes.columns)
-            drafted = self.drafts.draft(batch)
-        return self.drafts.collect(drafted)
+        batch = Batch(entries=tuple(entries), columns=self.sizes.columns)
+        return self.drafts.collect(self.drafts.draft(batch))
 
     def step(self, entries: Sequence[Entry], *, spec: bool = False) -> tuple[StepResult, list[int]]:
         """Run a decode step; what it came to, and the token that follows each of its rows."""
@@ -149,8 +151,11 @@ class ServingCore:
         self.logits = result.logits
         self.decoded = True
         answers = self.sample(result.logits)
-        if result.state is State.CAPTURE and len(entries) == 1:
-            # Decode at batch one has its graph now: the prompts' are in its way.
+        first = not self._prompts_released
+        if first and result.state is State.CAPTURE and len(entries) == 1:
+            # Decode at batch one has its first graph now: the prompts' are in its way. Those that
+            # come after it were made beside it.
+            self._prompts_released = True
             self.prompts.release()
             self.prompt_pool.drain()
         return result, answers
@@ -190,7 +195,7 @@ class ServingCore:
                 persistent=parts.persistent,
                 columns=self.sizes.columns,
             )
-            return ChunkRunner(driver, config.chunk, scratch=pool, columns=self.sizes.columns)
+            return ChunkRunner(driver, config.chunk, columns=self.sizes.columns)
         return PromptRunner(
             self._backend,
             parts.model,
@@ -204,8 +209,6 @@ class ServingCore:
     def _draft_driver(self, config: DraftConfig | None, layers: int) -> DraftDriver | None:
         if config is None:
             return None
-        if not 1 <= layers <= self.sizes.layers:
-            raise EngineError(f"a draft of {layers} layers out of {self.sizes.layers}")
         return DraftDriver(
             self._backend,
             self.model.early_exit(layers),

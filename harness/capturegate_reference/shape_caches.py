@@ -101,10 +101,11 @@ class ReductionBuffer:
         """At least so many bytes; the next caller gets the same ones."""
         pointer = self._pointer
         if pointer is None or pointer.nbytes < nbytes:
+            larger = self._backend.malloc_async(nbytes, stream)
             if pointer is not None:
                 # Graphs that were captured with it still write there.
                 self._outgrown.append(pointer)
-            pointer = self._pointer = self._backend.malloc_async(nbytes, stream)
+            pointer = self._pointer = larger
         return pointer
 
     def close(self) -> None:

@@ -5,9 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from capturegate.errors import InputError
+from capturegate_reference.configuration import at_least
 
 DENSE = "dense"
 MOE = "moe"
+
+CONTEXT_TOKENS_MAX = 1 << 16
+"""Beyond it the tables of one rotary embedding keep a case busy for minutes."""
+
+HIDDEN_MAX = 1 << 12
+
+SIZES_MAX = {
+    "layers": 256,
+    "heads": HIDDEN_MAX,
+    "kv_heads": HIDDEN_MAX,
+    "head_dim": HIDDEN_MAX,
+    "mlp_width": 1 << 16,
+    "vocab": 1 << 16,
+    "experts": 256,
+    "experts_kept": 256,
+    "expert_width": 1 << 16,
+    "page_tokens": CONTEXT_TOKENS_MAX,
+    "columns": CONTEXT_TOKENS_MAX,
+}
+"""The most that a case can have of each size and still come to an end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +61,11 @@ class ModelSizes:
     def __post_init__(self) -> None:
         if self.kind not in (DENSE, MOE):
             raise InputError(f"there is no model {self.kind!r}", expected=f"{DENSE} or {MOE}")
+        for name, most in SIZES_MAX.items():
+            at_least(name, {name: getattr(self, name)}, 1, most)
+        at_least("heads * head_dim", {"heads * head_dim": self.hidden}, 1, HIDDEN_MAX)
+        context = {"columns * page_tokens": self.context_tokens}
+        at_least("columns * page_tokens", context, 1, CONTEXT_TOKENS_MAX)
         if self.heads % self.kv_heads or self.head_dim % 2:
             raise InputError(
                 f"{self.heads} heads of {self.head_dim} do not share {self.kv_heads} kv heads",

@@ -19,7 +19,8 @@ from capturegate.scenario.model import Case
 from capturegate_mutations.batch import Outcome, Settings
 from capturegate_mutations.evidence import Row, bare_row, tell
 from capturegate_mutations.ground import BaselineRefused, Ground
-from capturegate_mutations.plan import Plan
+from capturegate_mutations.members import check_members
+from capturegate_mutations.plan import Plan, ScenarioFlip
 from capturegate_mutations.reader import find_plans, load_plans, shipped_plans
 from capturegate_mutations.report.summary import Sheet
 from capturegate_mutations.runner import Prepared, Runner, prepare_all, refuse_mistakes
@@ -79,6 +80,7 @@ class Session:
             if request.results:
                 self._writer = stack.enter_context(ROWS.writer(request.results))
             validate(scenarios, pool, all_gates(), preload_of(request.backend))
+            self._check_configs(prepared, pool)
             runner = Runner(
                 pool=pool,
                 cases=cases,
@@ -109,7 +111,8 @@ class Session:
         if request.scenarios:
             # A plan may speak of shipped cases that were not chosen: they are set aside, aloud.
             shipped = {case.name for case in expand(load(()), request.backend)}
-        whole = load_plans(files, names | shipped, draft=request.draft)
+        whole = self._chosen(load_plans(files, names | shipped, draft=request.draft))
+        check_members(whole, cases)
         plans = [plan.within(names, shipped) for plan in whole]
         aside = sum(len(plan.expect.keys() - names) for plan in whole)
         if aside:
@@ -124,13 +127,33 @@ class Session:
                 f"{', '.join(idle[:5])}",
                 hint="choose the plans too, or leave --scenarios out",
             )
-        if not request.keyword:
+        return plans
+
+    def _check_configs(self, prepared: Sequence[Prepared], pool: Pool) -> None:
+        """Refuse flips that set what an engine's configuration has not, where the plan says so."""
+        for item in prepared:
+            flips = [f for f in item.plan.flips if isinstance(f, ScenarioFlip)]
+            places = [flip.where for flip in flips if flip.action == "set_config"]
+            if not places or item.mutant is None:
+                continue
+            flipped = {case.scenario.name: case.scenario for case in item.mutant.cases}
+            chosen = [flipped[f.scenario] for f in flips if f.scenario in flipped]
+            try:
+                validate(chosen, pool, all_gates(), preload_of(self.request.backend))
+            except InputError as error:
+                raise InputError(
+                    f"the flipped scenario is wrong: {error}", where=places[0]
+                ) from error
+
+    def _chosen(self, plans: list[Plan]) -> list[Plan]:
+        keyword = self.request.keyword
+        if not keyword:
             return plans
-        matches = parse_keyword(request.keyword, [plan.name for plan in plans])
+        matches = parse_keyword(keyword, [plan.name for plan in plans])
         chosen = [plan for plan in plans if matches(plan.name)]
         if not chosen:
             raise InputError(
-                f"-k {request.keyword!r} selects none of the {len(plans)} mutations",
+                f"-k {keyword!r} selects none of the {len(plans)} mutations",
                 expected=f"parts of names such as {', '.join(plan.name for plan in plans[:3])}",
             )
         return chosen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from capturegate_backends.conform.compare import Comparison
 from capturegate_backends.conform.count import triples
@@ -21,8 +21,9 @@ def page(
     comparison: Comparison,
     ledger: Ledger,
     runs: Sequence[ScenarioRuns] = (),
+    shipped: Collection[str] = (),
 ) -> str:
-    """The page as Markdown."""
+    """The page as Markdown; `shipped` are the cases that a run of scenarios is held to."""
     lines = [
         "# Conformance",
         "",
@@ -50,7 +51,7 @@ def page(
         ),
         "",
         *_mismatches(comparison),
-        *(line for one in runs for line in table(one)),
+        *(line for one in runs for line in table(one, shipped)),
         *_fuzzing(ledger, _corpus_triples(recordings)),
         *_differences(ledger),
     ]

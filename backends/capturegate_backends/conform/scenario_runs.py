@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -87,8 +87,8 @@ def load_run(path: Path) -> ScenarioRuns:
     return ScenarioRuns(description=data, fake=fake, device=device)
 
 
-def table(runs: ScenarioRuns) -> list[str]:
-    """The page's section as lines of Markdown."""
+def table(runs: ScenarioRuns, shipped: Collection[str]) -> list[str]:
+    """The page's section as lines of Markdown; `shipped` are the cases that there are now."""
     about = runs.description
     cases = list(dict.fromkeys((*runs.fake, *runs.device)))
     nothing = CaseRow(gates={}, checks=0, failed=())
@@ -105,6 +105,8 @@ def table(runs: ScenarioRuns) -> list[str]:
         f"{about['device']}, driver {about['driver']}, CUDA {about['cuda']}.",
         f"Of {len(cases)} cases {len(same)} gave the verdicts of the fake, {differ} others;",
         f"{len(skipped)} are skipped by their lane, {len(absent)} were not run.",
+        *_names("Shipped since, and not in this run", [c for c in shipped if c not in both]),
+        *_names("In this run, and not shipped any more", [c for c in both if c not in shipped]),
         "",
         "| case | fake | device | same |",
         "|---|---|---|---|",
@@ -112,6 +114,10 @@ def table(runs: ScenarioRuns) -> list[str]:
     for case, (here, there) in both.items():
         lines.append(f"| `{case}` | {here} | {there} | {'yes' if here == there else 'no'} |")
     return [*lines, ""]
+
+
+def _names(told: str, cases: Sequence[str]) -> list[str]:
+    return ["", f"{told}: {', '.join(f'`{case}`' for case in cases)}."] if cases else []
 
 
 def _rows(run: Mapping[str, Any]) -> dict[str, CaseRow]:

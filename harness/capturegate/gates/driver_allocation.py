@@ -42,9 +42,10 @@ class NoDriverAllocationInWindow:
     Proven by:
         allocation-beside-the-pool, attention-scratch-grows-in-window,
         bypass-captured-anyway, chunk-captured-under-bypass, chunk-pregrow-removed,
-        chunk-profile-not-kept, decode-captured-cold, decode-captured-under-bypass,
-        decode-profile-not-kept, draft-captured-under-bypass, draft-pregrow-removed,
-        draft-profile-not-kept, drain-removed-on-unfixed-driver, pregrow-behind-dbuf,
+        chunk-profile-not-kept, chunk-scratch-of-the-pool, decode-captured-cold,
+        decode-captured-under-bypass, decode-pregrow-removed, decode-profile-not-kept,
+        draft-captured-under-bypass, draft-pregrow-removed, draft-profile-not-kept,
+        draft-scratch-of-the-pool, drain-removed-on-unfixed-driver, pregrow-behind-dbuf,
         pregrow-inside-window, pregrow-returns-zero, profile-short-by-one,
         prompt-captured-under-bypass, prompt-pregrow-removed, prompt-profile-not-kept,
         seam-not-ended.

@@ -40,8 +40,9 @@ class LaterObservationsReplay:
 
     Proven by:
         prompt-executable-kept, prompt-keyed-by-address, prompt-launch-removed,
-        prompt-never-found, prompt-proof-not-kept, prompt-replayed-and-run,
-        prompt-upload-not-marked, staging-not-waited-for, uploads-not-marked.
+        prompt-never-found, prompt-proof-not-kept, prompt-released-entries-kept,
+        prompt-removed-entry-kept, prompt-replayed-and-run, prompt-upload-not-marked,
+        staging-not-waited-for, uploads-not-marked.
     """
 
     code: ClassVar[str] = "CG007"

@@ -41,11 +41,12 @@ class ProfileCoversWindow:
 
     Proven by:
         bypass-captured-anyway, chunk-captured-under-bypass, chunk-profile-not-kept,
-        chunk-profile-not-noted, decode-captured-cold, decode-captured-under-bypass,
-        decode-profile-not-kept, decode-profile-not-noted, draft-captured-under-bypass,
-        draft-profile-not-kept, draft-profile-not-noted, profile-short-by-one,
-        prompt-captured-under-bypass, prompt-profile-not-kept, prompt-profile-not-noted,
-        prompt-scratch-of-the-main-pool, seam-not-ended.
+        chunk-profile-not-noted, chunk-scratch-of-the-pool, decode-captured-cold,
+        decode-captured-under-bypass, decode-profile-not-kept, decode-profile-not-noted,
+        draft-captured-under-bypass, draft-profile-not-kept, draft-profile-not-noted,
+        draft-scratch-of-the-pool, profile-short-by-one, prompt-captured-under-bypass,
+        prompt-profile-not-kept, prompt-profile-not-noted, prompt-scratch-of-the-main-pool,
+        put-not-told, seam-not-ended.
     """
 
     code: ClassVar[str] = "CG002"

@@ -55,17 +55,18 @@ class ReplayMatchesEager:
         container-break-not-ended, container-first-begin-removed, container-last-not-ended,
         container-launch-removed, container-next-begin-removed, container-not-ended,
         decode-captured-cold, decode-inputs-not-refreshed, decode-launch-removed,
-        decode-profile-not-kept, draft-inert-taken-for-captured, draft-inputs-not-refreshed,
-        draft-launch-removed, draft-piece-not-ended, draft-pieces-unordered,
-        draft-pregrow-removed, draft-profile-not-kept, drain-removed-on-unfixed-driver,
-        inert-break-not-run, inert-taken-for-captured, outgrown-scratch-freed,
-        pregrow-behind-dbuf, pregrow-inside-window, pregrow-returns-zero,
-        profile-short-by-one, prompt-held-not-compared, prompt-host-not-marked,
-        prompt-inert-taken-for-captured, prompt-inert-update-launched,
-        prompt-inputs-not-refreshed, prompt-launch-removed, prompt-not-ended,
-        prompt-refused-update-ignored, prompt-siblings-confused, prompt-upload-not-marked,
-        replay-does-nothing, replay-not-marked, ring-not-staged, seam-not-ended,
-        staging-not-marked, staging-not-waited-for, uploads-not-marked.
+        decode-pregrow-removed, decode-profile-not-kept, draft-inert-taken-for-captured,
+        draft-inputs-not-refreshed, draft-launch-removed, draft-piece-not-ended,
+        draft-pieces-unordered, draft-pregrow-removed, draft-profile-not-kept,
+        draft-scratch-of-the-pool, drain-removed-on-unfixed-driver, inert-break-not-run,
+        inert-taken-for-captured, later-piece-inert-unseen, later-segment-inert-unseen,
+        outgrown-scratch-freed, pregrow-behind-dbuf, pregrow-inside-window,
+        pregrow-returns-zero, profile-short-by-one, prompt-held-not-compared,
+        prompt-host-not-marked, prompt-inert-taken-for-captured,
+        prompt-inert-update-launched, prompt-inputs-not-refreshed, prompt-launch-removed,
+        prompt-not-ended, prompt-refused-update-ignored, prompt-siblings-confused,
+        prompt-upload-not-marked, replay-does-nothing, replay-not-marked, ring-not-staged,
+        seam-not-ended, staging-not-marked, staging-not-waited-for, uploads-not-marked.
     """
 
     code: ClassVar[str] = "CG005"

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from capturegate.adapter import Adapter, Output
 from capturegate.backend import Backend, CudaError, Pointer
-from capturegate.errors import InputError, Location
+from capturegate.errors import CapturegateError, InputError, Location
 from capturegate.run.failures import EngineFailed, failure_of, fault, placed
 from capturegate.scenario.model import Step
 from capturegate.trace import CallBudgetExceeded
@@ -89,26 +89,32 @@ def read_output(adapter: Adapter, backend: Backend, output: Output, step: Step) 
     """The bytes of an output's rows.
 
     Raises:
-        EngineFailed: the adapter shows memory that is not there any more.
+        EngineFailed: the adapter shows memory that is not there any more, or the work that the
+            device had left to do, which has to be done first, is wrong.
     """
     try:
         return backend.harness_read(output.pointer, output.rows * output.row_bytes)
     except CudaError as error:
         problem = f"the adapter's outputs() shows '{output.name}', which cannot be read: {error}"
         raise fault(problem, step.id, adapter.outputs) from error
+    except CapturegateError as error:
+        raise EngineFailed(failure_of(error, step.id)) from error
 
 
 def overwrite(adapter: Adapter, backend: Backend, pointer: Pointer, fill: int, step: Step) -> None:
     """Fill a buffer of the adapter's.
 
     Raises:
-        EngineFailed: the adapter shows memory that is not there any more.
+        EngineFailed: the adapter shows memory that is not there any more, or the work that the
+            device had left to do, which has to be done first, is wrong.
     """
     try:
         backend.harness_write(pointer, bytes([fill]) * pointer.nbytes)
     except CudaError as error:
         problem = f"the adapter's buffers() shows one that cannot be written: {error}"
         raise fault(problem, step.id, adapter.buffers) from error
+    except CapturegateError as error:
+        raise EngineFailed(failure_of(error, step.id)) from error
 
 
 def kind_of(value: object) -> str:

@@ -103,9 +103,17 @@ def files_below(folder: Path, suffix: str) -> list[Path]:
     """The files with that end of their name in a folder and below it, sorted.
 
     Folders whose name starts with a dot are passed over: environments and caches of tools.
+
+    Raises:
+        InputError: a folder cannot be read; what it holds would go unjudged.
     """
+
+    def refuse(error: OSError) -> None:
+        problem = f"the folder cannot be read: {error.strerror}"
+        raise InputError(problem, where=str(error.filename)) from error
+
     files: list[Path] = []
-    for inside, folders, names in os.walk(folder):
+    for inside, folders, names in os.walk(folder, onerror=refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
         files += [Path(inside, name) for name in names if name.endswith(suffix)]
     return sorted(files)

@@ -150,7 +150,7 @@ def _check_type(
 
 
 def _place(scenario: Scenario, path: str) -> Location:
-    """Where a dotted path stands, or else the nearest key around it."""
-    while path not in scenario.where:
+    """Where a dotted path stands, or else the nearest key around it, or the engine's."""
+    while path and path not in scenario.where:
         path = path.rpartition(".")[0]
-    return scenario.where[path]
+    return scenario.where[path or "engine"]
