@@ -86,8 +86,10 @@ def test_a_signal_keeps_what_was_judged_and_ends_every_process(project, number, 
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # A child of a shell that runs in the background would not be interrupted.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        # A child of a background job, or of nohup, would be born deaf to it.
+        preexec_fn=lambda: signal.signal(
+            number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+        ),
     )
     note = project / "note"
     wait_for(lambda: note.exists() and note.read_text().endswith("\n"))
