@@ -67,6 +67,15 @@ def test_an_experiment_is_run_and_read_as_it_was_registered(write):
     assert report["faults"] == {"again.refused_calls": {"control": "0", "treatment": "0"}}
 
 
+def test_the_steps_of_an_experiment_are_for_both_of_its_arms(tmp_path):
+    path = tmp_path / "small.experiment.yaml"
+    path.write_text(SMALL.replace("  - put: {name: a}", "  - put: {name: a, only: [control]}"))
+    with pytest.raises(InputError) as caught:
+        load_experiment(path)
+
+    assert str(caught.value).startswith(f"{path}:7:5: step 'put' is for some arms only")
+
+
 def test_a_treatment_that_did_not_take_effect_decides_nothing(write):
     text = SMALL.replace("treatment: {put.driver_frees: 0}", "treatment: {put.driver_frees: 7}")
     code, output = run(write(text), "--json", "-")

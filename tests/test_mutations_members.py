@@ -11,7 +11,7 @@ from capturegate.cli.main import main
 from capturegate.errors import InputError
 from capturegate.scenario import loader
 from capturegate.scenario.loader import files_below
-from mutation_toys import PLAIN, expecting, replacing, write_toy
+from mutation_toys import PLAIN, SCENARIO, expecting, replacing, write_toy
 
 ADD, SUBTRACT = "self.base + amount", "self.base - amount"
 FAILED = expecting(PLAIN, work__total="failed")
@@ -21,8 +21,8 @@ FAILED = expecting(PLAIN, work__total="failed")
 def mutate(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
 
-    def invoke(plans: dict[str, str], *arguments: str):
-        write_toy(tmp_path, plans)
+    def invoke(plans: dict[str, str], *arguments: str, toy: str = SCENARIO):
+        write_toy(tmp_path, plans, toy=toy)
         result = CliRunner().invoke(
             main,
             [
@@ -48,6 +48,17 @@ def test_a_member_that_no_gate_and_no_check_has_is_wrong_input(mutate, member, s
     exit_code, message = mutate({"wrong": plan})
     assert (2, True) == (exit_code, message.startswith(f"error: wrong.mutation.yaml:9:3: {said}"))
     assert "did you mean" in message
+
+
+def test_a_check_of_another_arm_is_no_check_of_this_one(mutate):
+    toy = SCENARIO.replace("lanes:", "arms: {default: {}, other: {}}\nlanes:")
+    toy = toy.replace("{total: 5}", "{total: {other: 5}}")
+    exit_code, message = mutate({"wrong": replacing(ADD, SUBTRACT, FAILED)}, toy=toy)
+    assert (2, True) == (exit_code, f"unknown check 'work.total' in {PLAIN}" in message)
+
+    other = "toy[plain/other]"
+    right = replacing(ADD, SUBTRACT, expecting(other, work__total="failed"))
+    assert 0 == mutate({"wrong": right}, toy=toy)[0]
 
 
 def test_a_code_in_place_of_a_gates_name_is_told_the_name(mutate):

@@ -23,7 +23,12 @@ lanes:
 steps:
   - cold: {requests: 1}
   - drain: {require: {freed: "> 0"}}
-  - replay: {id: again, times: 3, requests: 2, check: {replays: "3..4", state: replay}}
+  - replay:
+      only: [plain]
+      id: again
+      times: 3
+      requests: 2
+      check: {replays: "3..4", state: {red: replay}}
 gates: [capture-completes, {replay-matches-eager: {rows: 3}}]
 """
 

@@ -42,7 +42,8 @@ lanes:
 steps:
   - drain
   - drain:
-  - step: {n: 1, id: s, times: 3, require: {x: "> 0"}, check: {y: 1, z: true, s: replay, r: 1..2}}
+  - step:
+      {n: 1, id: s, times: 3, only: [a], require: {x: "> 0"}, check: {y: 1, z: true, r: 1..2}}
 gates: [w, h: {windows: 1}]
 """
 
@@ -106,7 +107,11 @@ def test_a_scenario_with_every_key_passes_loader_and_schema(tmp_path):
         ("'> x'", False),
         ("'3..'", False),
         ("[1]", False),
-        ("{a: 1}", False),
+        ("{a: 1}", True),
+        ("{green: '> 0', red: replay}", True),
+        ("{}", False),
+        ("{a: [1]}", False),
+        ("{a: {b: 1}}", False),
         ("''", False),
     ],
 )
@@ -134,6 +139,7 @@ REFUSED = Path(__file__).parent / "refusals"
         *("witness-of-no-break", "skip-without-judged-in", "judged-in-without-skip"),
         *("env-is-a-number", "env-name-with-equals", "step-with-two-verbs", "about-is-blank"),
         *("name-with-brackets", "arm-name-with-slash", "engine-with-spaces"),
+        *("only-a-word", "only-empty", "expectation-for-no-arm", "expectation-within-an-arm"),
     ],
 )
 def test_an_editor_sees_what_the_loader_refuses(name):

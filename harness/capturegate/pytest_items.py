@@ -90,8 +90,8 @@ class CaseCollector(pytest.Collector):
             yield GateItem.from_parent(
                 self, name=use.name, case=self.case, where=use.where, use=use
             )
-        checks = (check for step in scenario.steps for check in step.checks)
-        where = next(checks, scenario.steps[0]).where
+        checks = (check for step in self.case.steps for check in step.checks)
+        where = next(checks, self.case.steps[0]).where
         yield ChecksItem.from_parent(self, name=CHECKS, case=self.case, where=where)
 
 

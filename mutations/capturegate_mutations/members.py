@@ -23,8 +23,7 @@ def check_members(plans: Sequence[Plan], cases: Sequence[Case]) -> None:
     gates = all_gates()
     names = {gate.code: gate.name for gate in gates.values()}
     checks = {
-        case.name: {check.id for step in case.scenario.steps for check in step.checks}
-        for case in cases
+        case.name: {check.id for step in case.steps for check in step.checks} for case in cases
     }
     problems = Problems()
     for plan in plans:

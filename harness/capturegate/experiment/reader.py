@@ -254,6 +254,12 @@ class _Reader:
                     f"step '{step.id}' has checks; an experiment has outcomes",
                     where=step.where,
                 )
+            if step.only:
+                raise InputError(
+                    f"step '{step.id}' is for some arms only",
+                    where=step.where,
+                    expected="the same steps in both arms of an experiment",
+                )
         wanted: dict[str, list[Check]] = {name: [] for name in steps}
         for reading, node in self._readings.items():
             step_id, _, counter = reading.partition(".")

@@ -81,7 +81,7 @@ def drive(case: Case, adapter: Adapter, backend: Backend, *, judging: bool) -> D
     An oracle is driven without judging: what it does not do is no fault of the subject.
     """
     result = Drive(blocking=blocking_streams(backend.recorder.since(0)))
-    for number, step in enumerate(case.scenario.steps, start=1):
+    for number, step in enumerate(case.steps, start=1):
         facts = _run_step(number, step, adapter, backend, result)
         if facts is None:
             return result

@@ -128,7 +128,7 @@ def captures_said(case: Case) -> dict[str, Expectation]:
     """What the scenario's `captures` checks say, by step."""
     return {
         step.id: check.expectation
-        for step in case.scenario.steps
+        for step in case.steps
         for check in step.checks
         if check.counter == "captures"
     }

@@ -157,7 +157,7 @@ def checks_of(case: Case, driven: Drive, gates: list[GateResult]) -> list[CheckR
             failed = _completes_check(driven)
             blocker = failed.id
             results.append(failed)
-    for step in case.scenario.steps:
+    for step in case.steps:
         for check in step.checks:
             result = judged.get(check.id)
             if result is None:

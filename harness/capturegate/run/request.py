@@ -92,6 +92,7 @@ def _step_to(step: Step) -> Json:
             "expectation": check.expectation.text,
             "required": check.required,
             "where": _place(check.where),
+            "only": list(check.only),
         }
         for check in step.checks
     ]
@@ -102,6 +103,7 @@ def _step_to(step: Step) -> Json:
         "times": step.times,
         "checks": checks,
         "where": _place(step.where),
+        "only": list(step.only),
     }
 
 
@@ -125,10 +127,16 @@ def _arm_from(data: Json) -> Arm:
 
 def _step_from(data: Json) -> Step:
     checks = tuple(
-        Check(**(_placed(check) | {"expectation": parse_expectation(check["expectation"])}))
+        Check(
+            **_placed(check)
+            | {
+                "expectation": parse_expectation(check["expectation"]),
+                "only": tuple(check["only"]),
+            }
+        )
         for check in data["checks"]
     )
-    return Step(**(_placed(data) | {"checks": checks}))
+    return Step(**(_placed(data) | {"checks": checks, "only": tuple(data["only"])}))
 
 
 def _placed(data: Json) -> Json:

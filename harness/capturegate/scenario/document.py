@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from capturegate.errors import InputError
+from capturegate.errors import InputError, Location
 from capturegate.scenario.keys import ENGINE, NAME, NAME_SPELLED, REQUIRED_KEYS, SCENARIO_KEYS
-from capturegate.scenario.model import Scenario
+from capturegate.scenario.model import Case, Scenario
 from capturegate.scenario.nodes import Node, check_keys
-from capturegate.scenario.problems import Problems
+from capturegate.scenario.problems import Problems, unknown
 from capturegate.scenario.steps import read_gates, read_steps
 from capturegate.scenario.variants import default_arm, default_lane, read_arms, read_lanes
 
@@ -58,14 +58,9 @@ def scenario_from(root: Node) -> Scenario:
 
 def _check_whole(scenario: Scenario, problems: Problems) -> None:
     """What takes more than one part of the file to see."""
-    if not scenario.gates and not any(step.checks for step in scenario.steps):
-        problems.add(
-            InputError(
-                f"scenario '{scenario.name}' can never be red: it names no gate and no check",
-                where=scenario.where["scenario"],
-                expected="'gates', or a 'check' or 'require' in some step",
-            )
-        )
+    _check_only(scenario, problems)
+    problems.raise_any()
+    _check_cases(scenario, problems)
     named = {use.name for use in scenario.gates}
     for arm in scenario.arms:
         for gate, expect in arm.expect.items():
@@ -77,6 +72,87 @@ def _check_whole(scenario: Scenario, problems: Problems) -> None:
                         where=expect.where,
                         expected=f"one of {', '.join(sorted(named))}" if named else "",
                         hint="add the gate to 'gates', or correct its name",
+                    )
+                )
+
+
+def _check_only(scenario: Scenario, problems: Problems) -> None:
+    """What steps and checks are for has to be there, and be of one kind: all arms, or all lanes."""
+    arms = {arm.name for arm in scenario.arms}
+    lanes = {lane.name for lane in scenario.lanes}
+    for index, step in enumerate(scenario.steps):
+        places = [
+            (name, scenario.where[f"steps.{index}.{step.verb}.only.{number}"])
+            for number, name in enumerate(step.only)
+        ]
+        _check_names(f"'only' of step '{step.id}'", places, arms, lanes, problems)
+        by_id: dict[str, list[tuple[str, Location]]] = {}
+        for check in step.checks:
+            by_id.setdefault(check.id, []).extend((name, check.where) for name in check.only)
+        for check_id, places in by_id.items():
+            what = f"the expectations of '{check_id}'"
+            _check_names(what, places, arms, lanes, problems)
+
+
+def _check_names(
+    what: str,
+    places: list[tuple[str, Location]],
+    arms: set[str],
+    lanes: set[str],
+    problems: Problems,
+) -> None:
+    kinds = set()
+    for name, where in places:
+        if name not in arms | lanes:
+            problems.add(unknown("arm or lane", name, arms | lanes, where=where, within=what))
+        elif name in arms & lanes:
+            problems.add(
+                InputError(
+                    f"'{name}' in {what} is an arm and a lane",
+                    where=where,
+                    expected="another name for one of the two",
+                )
+            )
+        else:
+            kinds.add(name in arms)
+    if len(kinds) > 1:
+        problems.add(
+            InputError(
+                f"arms and lanes are mixed in {what}",
+                where=places[0][1],
+                expected="one of the two, so that each case is meant once",
+            )
+        )
+
+
+def _check_cases(scenario: Scenario, problems: Problems) -> None:
+    """Each case has something to do, and something that can turn it red."""
+    if not scenario.gates and not any(step.checks for step in scenario.steps):
+        problems.add(
+            InputError(
+                f"scenario '{scenario.name}' can never be red: it names no gate and no check",
+                where=scenario.where["scenario"],
+                expected="'gates', or a 'check' or 'require' in some step",
+            )
+        )
+        return
+    for lane in scenario.lanes:
+        for arm in scenario.arms:
+            case = Case(scenario=scenario, lane=lane, arm=arm, backend="")
+            if not case.steps:
+                problems.add(
+                    InputError(
+                        f"case {case.name} takes no step",
+                        where=arm.where,
+                        expected="a step that is for it, or that has no 'only'",
+                    )
+                )
+            elif not scenario.gates and not any(step.checks for step in case.steps):
+                problems.add(
+                    InputError(
+                        f"case {case.name} can never be red: no gate and no check is for it",
+                        where=arm.where,
+                        expected="'gates', or a 'check' or 'require' that is for it",
                     )
                 )
 

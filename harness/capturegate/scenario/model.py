@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from capturegate.errors import Location
@@ -17,7 +17,8 @@ DEFAULT_ARM = "default"
 class Check:
     """One counted assertion of a step.
 
-    `id` is `<step id>.<counter>`; `required` says that its failure stops the case.
+    `id` is `<step id>.<counter>`; `required` says that its failure stops the case. `only` names
+    the arms, or the lanes, whose cases it is for; it is for all of them when that is empty.
     """
 
     id: str
@@ -25,6 +26,7 @@ class Check:
     expectation: Expectation
     required: bool
     where: Location
+    only: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +34,9 @@ class Step:
     """One verb call: `times` runs of it, each with the same arguments.
 
     `id` is unique in the scenario: the verb's name, with `-2` and so on from the second on, or
-    what the file says. The checks are judged over all `times` runs together.
+    what the file says. The checks are judged over all `times` runs together; where their `only`
+    differs, several may have one id. `only` names the arms, or the lanes, whose cases take the
+    step; all of them do when that is empty.
     """
 
     id: str
@@ -41,6 +45,7 @@ class Step:
     times: int
     checks: tuple[Check, ...]
     where: Location
+    only: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,3 +137,15 @@ class Case:
     def id(self) -> str:
         """`scenario[lane/arm]@backend`, unique in a run."""
         return f"{self.name}@{self.backend}"
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps that this case takes, with the checks that are for it."""
+        return tuple(
+            replace(step, checks=tuple(check for check in step.checks if self._is_for(check.only)))
+            for step in self.scenario.steps
+            if self._is_for(step.only)
+        )
+
+    def _is_for(self, only: tuple[str, ...]) -> bool:
+        return not only or self.arm.name in only or self.lane.name in only

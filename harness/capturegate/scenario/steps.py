@@ -6,7 +6,15 @@ from collections import Counter
 
 from capturegate.errors import InputError
 from capturegate.scenario.grammar import FORMS, Expectation, parse_expectation
-from capturegate.scenario.keys import NAME, NAME_SPELLED, STEP_KEYS, TIMES_MAX, WORD, WORD_SPELLED
+from capturegate.scenario.keys import (
+    ARMS_OR_LANES,
+    NAME,
+    NAME_SPELLED,
+    STEP_KEYS,
+    TIMES_MAX,
+    WORD,
+    WORD_SPELLED,
+)
 from capturegate.scenario.model import Check, GateUse, Step
 from capturegate.scenario.nodes import Node
 from capturegate.scenario.problems import Problems
@@ -62,7 +70,20 @@ def _step(node: Node, calls: Counter[str], problems: Problems) -> Step:
         times=times,
         checks=_checks(step_id, entries, problems),
         where=body.key_where,
+        only=_only(step_id, entries, problems),
     )
+
+
+def _only(step_id: str, entries: dict[str, Node], problems: Problems) -> tuple[str, ...]:
+    if "only" not in entries:
+        return ()
+    what = f"'only' of step '{step_id}'"
+    names = problems.take([], entries["only"].sequence, what)
+    if entries["only"].value == []:
+        problems.add(
+            InputError(f"{what} is empty", where=entries["only"].where, expected=ARMS_OR_LANES)
+        )
+    return tuple(problems.take("", name.text, f"a name in {what}") for name in names)
 
 
 def _call(node: Node, what: str, expected: str) -> tuple[str, Node]:
@@ -83,7 +104,7 @@ def _call(node: Node, what: str, expected: str) -> tuple[str, Node]:
 
 
 def _checks(step_id: str, entries: dict[str, Node], problems: Problems) -> tuple[Check, ...]:
-    checks: dict[str, Check] = {}
+    checks: dict[str, list[Check]] = {}
     for key in ("require", "check"):
         if key not in entries:
             continue
@@ -98,9 +119,6 @@ def _checks(step_id: str, entries: dict[str, Node], problems: Problems) -> tuple
                 )
             )
         for counter, node in counters.items():
-            expectation = problems.take(None, _expectation, counter, node)
-            if expectation is None:
-                continue
             if counter in checks:
                 problems.add(
                     InputError(
@@ -109,14 +127,34 @@ def _checks(step_id: str, entries: dict[str, Node], problems: Problems) -> tuple
                         expected="a counter under 'check' or under 'require', not both",
                     )
                 )
-            checks[counter] = Check(
-                id=f"{step_id}.{counter}",
-                counter=counter,
-                expectation=expectation,
-                required=key == "require",
-                where=node.key_where,
+            checks[counter] = [
+                Check(
+                    id=f"{step_id}.{counter}",
+                    counter=counter,
+                    expectation=expectation,
+                    required=key == "require",
+                    where=place.key_where,
+                    only=only,
+                )
+                for only, place in _by_case(counter, node, problems)
+                if (expectation := problems.take(None, _expectation, counter, place)) is not None
+            ]
+    return tuple(check for found in checks.values() for check in found)
+
+
+def _by_case(counter: str, node: Node, problems: Problems) -> list[tuple[tuple[str, ...], Node]]:
+    """The expectations of a counter: one for all cases, or one for each arm or lane it names."""
+    if not isinstance(node.value, dict):
+        return [((), node)]
+    if not node.value:
+        problems.add(
+            InputError(
+                f"the expectations of '{counter}' are empty",
+                where=node.where,
+                expected=f"{ARMS_OR_LANES}, each with what it has to be there",
             )
-    return tuple(checks.values())
+        )
+    return [((name,), expected) for name, expected in node.value.items()]
 
 
 def _expectation(counter: str, node: Node) -> Expectation:
