@@ -63,7 +63,6 @@ READS = "it clears an error that nobody in the engine asks for"
 UNBOUND = "nothing is bound; all three are bound at once"
 EMPTY = "nothing is there to give back"
 NOT_OUT = "it refuses a block that is not out; tests/test_reference_pool.py"
-INERT_UPLOAD = "no scenario tells whether it is marked; tests/test_reference_refused_room.py"
 GIVES_UP = "no client of a scenario gives up; tests/test_reference_server.py"
 RUNS_OUT = "without it the pages run out and every client waits for ever; a hang proves nothing"
 ORIGINAL = "a fault of the original that is kept on purpose, for the scenario shape-caches"
@@ -106,8 +105,6 @@ WITHOUT_A_PLAN = {
     "decode:DecodeDriver._reset if slot.graph is not None": EACH_OWN,
     "decode:DecodeDriver._run_eager if host is None": NEEDED,
     "decode:DecodeDriver._slot if ring is None": NEEDED,
-    "decode:DecodeDriver.step if self._captures.inert": INERT_UPLOAD,
-    "decode:DecodeDriver.step slot.host.mark_uploaded": INERT_UPLOAD,
     "decode:DecodeDriver.step if declined": "each reason to decline has a plan of its own",
     "decode:DecodeDriver.step if self._config.always_cold": ORACLE,
     "decode:DecodeDriver.step if slot.graph is None #2": ASKS,

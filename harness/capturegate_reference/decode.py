@@ -119,23 +119,24 @@ class DecodeDriver:
         if slot.inputs is not None:
             self._stage(slot, slot.inputs)
         state = State.REPLAY
-        if slot.graph is None:
-            state = State.CAPTURE
-            # A capture takes its scratch from this pool in every configuration, so this is for
-            # every configuration; a miss in the window is a driver call, and the capture's end.
-            pool.pre_grow_for_capture(slot.demand)
-            if dbuf:
-                # The other slot's replay may still be in flight.
-                self._backend.stream_synchronize(self._stream)
-            try:
+        try:
+            if slot.graph is None:
+                state = State.CAPTURE
+                # A capture takes its scratch from this pool in every configuration, so this is
+                # for every configuration; a miss in the window is a driver call, and its end.
+                pool.pre_grow_for_capture(slot.demand)
+                if dbuf:
+                    # The other slot's replay may still be in flight.
+                    self._backend.stream_synchronize(self._stream)
                 self._capture(slot)
-            finally:
-                if self._captures.inert:
-                    # What was to be captured runs, as far as it came, and reads the vectors.
-                    slot.host.mark_uploaded(self._stream)
-        if slot.graph is None:
-            return self._view(State.INERT, slot, batch)
-        self._launch(slot, slot.graph)
+            if slot.graph is None:
+                state = State.INERT
+            else:
+                self._launch(slot.graph)
+        finally:
+            if slot.inputs is None:
+                # The pass reads the vectors itself, in a launch or, where it was inert, at once.
+                slot.host.mark_uploaded(self._stream)
         return self._view(state, slot, batch)
 
     def close(self) -> None:
@@ -328,11 +329,8 @@ class DecodeDriver:
         graph = self._captures.graph
         return None if graph is None else instantiate(self._backend, graph)
 
-    def _launch(self, slot: Slot, graph: CapturedGraph) -> None:
+    def _launch(self, graph: CapturedGraph) -> None:
         self._backend.graph_launch(graph.executable, self._stream)
-        if slot.inputs is None:
-            # The graph reads the host vectors itself.
-            slot.host.mark_uploaded(self._stream)
         self.counts["replays"] += 1
 
     def _view(self, state: State, slot: Slot, batch: Batch) -> StepResult:
