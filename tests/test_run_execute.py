@@ -41,6 +41,21 @@ def run(tmp_path):
     return run_one
 
 
+LAST_ERROR = """
+  - step: {{id: cold, check: {{last_error: cudaSuccess}}}}
+  - step: {{id: capture, check: {{last_error: {left}}}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("engine", "left"),
+    [("Doubling", "cudaSuccess"), ("LeavesAnError", "cudaErrorInvalidDevice")],
+)
+def test_a_step_tells_the_last_error_that_it_left(run, engine, left):
+    assert run(engine, (H,), LAST_ERROR.format(left=left)).as_expected
+    assert not run(engine, (H,), LAST_ERROR.format(left="cudaErrorUnknown")).as_expected
+
+
 def verdict_of(result, gate):
     return next(g.verdict for g in result.gates if g.gate == gate)
 

@@ -162,6 +162,14 @@ class AllocatesThenTrips(Doubling):
         return graph
 
 
+class LeavesAnError(Doubling):
+    """Has a call refused on its second step, looks at its code, and leaves the last error."""
+
+    def capture(self):
+        assert not self.backend.raw.set_device(7).ok
+        return super().capture()
+
+
 class RefusesItself(Doubling):
     """Refuses to capture, with an exception of its own."""
 

@@ -120,7 +120,9 @@ def _run_step(
     events = backend.recorder.since(first)
     counted = trace_counters(events, result.blocking)
     result.blocking |= blocking_streams(events)
-    return facts | dict(after) | counted
+    # Peeked, so that an engine that looks at it later still finds it.
+    left = backend.device.peek_at_last_error().value
+    return facts | dict(after) | counted | {"last_error": left}
 
 
 def _run_once(
