@@ -59,6 +59,7 @@ CALLS = frozenset(
         "begin_into",
         "destroy",
         "end",
+        "executable_of",
         "graph.capture",
         "graph.replay",
         "instantiate",
@@ -69,7 +70,8 @@ CALLS = frozenset(
         "cell.close",
         "host.close",
         "room.close",
-        "mark_uploaded",
+        "read_by",
+        "self._mark",
         "refresh",
         "refresh_host",
         # The entries of the prompt cache, and what is told to the gates.

@@ -55,10 +55,6 @@ ORACLE = "the oracle's own switch: without it there is nothing to compare with"
 REFUSES = "it refuses a caller's mistake; tests/test_reference_seam.py"
 EACH_OWN = "all that it decides on has plans of its own"
 WORK = "it decides what is computed, and not whether it is captured"
-WAITS = (
-    "no manual promises that the free after it waits, so it does; no backend here tells them apart"
-)
-READS = "it clears an error that nobody in the engine asks for"
 
 UNBOUND = "nothing is bound; all three are bound at once"
 EMPTY = "nothing is there to give back"
@@ -78,7 +74,6 @@ WITHOUT_A_PLAN = {
     "captures:StreamCapture._end_again self._backend.raw.stream_is_capturing": NEEDED,
     "captures:StreamCapture._look if self.inert": ASKS,
     "captures:StreamCapture.abandon if ended.ok": "an end that was refused hands nothing out",
-    "captures:StreamCapture.abandon self._backend.get_last_error": READS,
     "captures:StreamCapture.begin self._look": HANDS_ON,
     "captures:StreamCapture.begin_into self._look": HANDS_ON,
     "captures:StreamCapture.end if self.inert": ASKS,
@@ -86,11 +81,11 @@ WITHOUT_A_PLAN = {
     "captures:StreamCapture.window self.begin": HANDS_ON,
     "captures:StreamCapture.window self.begin_into": HANDS_ON,
     "captures:StreamCapture.window self.end": HANDS_ON,
-    "captures:instantiate backend.graph_instantiate": NEEDED,
+    "captures:executable_of backend.graph_instantiate": NEEDED,
+    "captures:instantiate executable_of": NEEDED,
     "cells:InputCell.close if self._block is None": UNBOUND,
     "cells:InputCell.close if self._staged is None": UNBOUND,
     "cells:InputCell.close if self._staging is None": UNBOUND,
-    "cells:InputCell.close self._backend.event_synchronize": WAITS,
     "cells:InputCell.refresh_host if not data": "nothing to bring in",
     "cells:InputCell.refresh_host if self._staged is None": UNBOUND,
     "cells:InputCell.refresh_host if self._staging is None": UNBOUND,
@@ -115,24 +110,20 @@ WITHOUT_A_PLAN = {
     "draft_driver:DraftDriver.draft if slot.demand is None": NEEDED,
     "draft_driver:DraftDriver.draft if slot.graph is None #2": ASKS,
     "engine:Engine._admit if len(self._free_pages) < sizes.columns": WORK,
-    "engine:Engine._admit self._prompt_host.refresh": (
-        "a prompt that was never written is undefined input, for the oracle as well"
-    ),
     "engine:Engine._release if self.last is not None": EMPTY,
-    "inputs:HostVectors.close self._backend.event_synchronize": WAITS,
+    "inputs:HostVectors.read_by self._mark #2": HANDS_ON,
     "pool:DevicePool._hand_out if taken is not None": "nobody records",
     "pool:DevicePool.get if found is not None": NEEDED,
     "pool:DevicePool.put if block.owner is not self": NOT_OUT,
     "pool:DevicePool.put if self._out.get(allocation) is not block": NOT_OUT,
     "prompt_cache:PromptGraphCache._refresh if graph is None": ASKS,
-    "prompt_cache:PromptGraphCache._refresh self._backend.get_last_error": READS,
-    "prompt_cache:PromptGraphCache._refresh self._backend.graph_instantiate": NEEDED,
+    "prompt_cache:PromptGraphCache._refresh executable_of": NEEDED,
+    "prompt_cache:PromptGraphCache._seed executable_of": NEEDED,
     "prompt_cache:PromptGraphCache._remove if not self._entries[key]": (
         "a key without entries holds nothing, and is filled anew"
     ),
     "prompt_cache:PromptGraphCache._seed if graph is None": ASKS,
     "prompt_cache:PromptGraphCache._seed if outcome == INERT": ASKS,
-    "prompt_cache:PromptGraphCache._seed self._backend.graph_instantiate": NEEDED,
     "prompt_cache:PromptGraphCache.run if not self._config.enabled": ORACLE,
     "prompt_runner:PromptRunner._room if room is None": NEEDED,
     "prompt_runner:PromptRunner._run_part.work if part.last": WORK,

@@ -5,6 +5,12 @@ from capturegate_backends.fake.device import FakeDevice
 from capturegate_reference.adapters import DecodeAdapter
 
 
+def built(adapter, *, oracle=False, **config):
+    """An adapter on a fresh fake device."""
+    defaults = {key: default for key, (_, default) in adapter.config_keys.items()}
+    return adapter(Backend(FakeDevice()), defaults | config, oracle=oracle)
+
+
 class Run:
     """An adapter on a fresh fake device, and what its trace says."""
 

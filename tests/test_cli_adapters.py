@@ -79,3 +79,12 @@ def test_what_the_protocol_only_declares_is_not_there(judged):
         ["config_keys", "predicates", "tells_pool", "outputs()", "close()"], bases="(Adapter)"
     )
     assert (code, "toy.Toy lacks counters(), buffers()\n" in output) == (2, True)
+
+
+def test_an_argument_that_a_file_cannot_give_is_refused(judged, monkeypatch):
+    pick = "\n    @verb\n    def pick(self, only: str = ''):\n        return {}\n"
+    monkeypatch.setitem(PARTS, "close()", PARTS["close()"] + pick)
+    code, output = judged(list(PARTS))
+    assert 2 == code
+    assert "the verb pick() has an argument 'only', which is a word of scenario files" in output
+    assert "expected: another name than check, id, only, require, times" in output

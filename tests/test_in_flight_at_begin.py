@@ -53,7 +53,6 @@ def test_work_that_nobody_awaited_is_counted_call_by_call():
         host("cudaStreamSynchronize", 2),
         host("cudaStreamQuery", 2),
         host("cudaDeviceSynchronize"),
-        host("cudaFree"),
     ],
     ids=lambda call: call[0],
 )
@@ -83,6 +82,8 @@ def test_an_event_that_was_recorded_again_awaits_its_last_record():
         host("cudaMemcpy"),
         host("cudaMemset"),
         host("cudaFreeAsync", 2),
+        host("cudaFree"),
+        host("cudaFreeHost"),
     ],
     ids=lambda call: call[0],
 )
@@ -117,6 +118,18 @@ def test_a_blocking_stream_is_behind_the_legacy_one_from_its_next_work_on():
     assert in_flight(work(0), work(), blocking=BLOCKING) == 2
     assert in_flight(work(0), work()) == 1
     assert in_flight(work(3), work(0), work(), blocking=BLOCKING) == 3
+
+
+def test_an_event_on_a_blocking_stream_lies_behind_the_legacy_one():
+    awaited = (work(0), record(7, 2), host("cudaEventSynchronize", event=7))
+    assert in_flight(*awaited, stream=0, blocking=BLOCKING) == 0
+    assert in_flight(*awaited, stream=0) == 1
+
+
+def test_a_per_thread_stream_is_a_blocking_one():
+    assert in_flight(work(0), work(1), host("cudaStreamSynchronize", 1), stream=0) == 0
+    assert in_flight(work(1), host("cudaStreamSynchronize", 0), stream=1) == 0
+    assert in_flight(work(1), copy(), stream=1) == 0
 
 
 def test_an_event_on_the_legacy_stream_lies_behind_the_blocking_ones():

@@ -77,7 +77,7 @@ def test_a_configuration_that_the_engine_has_not_is_refused_at_the_flip(mutate):
 
 
 def test_plans_that_were_not_chosen_need_nothing_of_the_scenarios(mutate):
-    aside = replacing(ADD, SUBTRACT, "  pool-pins[pooled/default]:\n    put.driver_frees: failed\n")
+    aside = replacing(ADD, SUBTRACT, "  pool-pins[pooled/pinned]:\n    put.driver_frees: failed\n")
     plans = {"mine": replacing(ADD, SUBTRACT, FAILED), "other": aside}
     assert 0 == mutate(plans, "-k", "mine")[0]
     exit_code, message = mutate(plans)

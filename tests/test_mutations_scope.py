@@ -24,8 +24,8 @@ def test_a_plan_is_exact_over_the_scenarios_chosen():
         "seed/pregrow-behind-dbuf.mutation.yaml", "seed/wide-then-narrow.scenario.yaml"
     )
     assert [row.proof for row in sheet.rows] == [Proof.PROVED]
-    assert sheet.cases == 4
-    assert sheet.scope.startswith("scope: the 4 cases of the scenarios chosen")
+    assert sheet.cases == 6
+    assert sheet.scope.startswith("scope: the 6 cases of the scenarios chosen")
 
 
 def test_a_predicate_answers_the_chosen_among_its_scenarios():

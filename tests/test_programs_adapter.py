@@ -79,16 +79,6 @@ def test_steps_share_names_and_blocks_say_whether_they_changed() -> None:
     assert {"cudaGraphDestroy", "cudaGraphExecDestroy"} <= made
 
 
-def test_a_step_for_another_variant_makes_no_call() -> None:
-    program, backend = engine(variant="one")
-    before = backend.recorder.count
-    facts = program.calls(["device_sync 0"], variants=["two"])
-    assert told(facts, "made", "unexpected", "surprise", "last") == [0, 0, "none", "absent"]
-    assert backend.recorder.count == before
-    assert program.calls(["device_sync 0"], variants=["one", "two"])["made"] == 1
-    program.close()
-
-
 @pytest.mark.parametrize(("looks", "unlooked"), [(True, 0), (False, 1)])
 def test_a_program_looks_at_codes_or_does_not(looks: bool, unlooked: int) -> None:
     program, backend = engine(looks=looks)

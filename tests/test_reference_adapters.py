@@ -21,8 +21,8 @@ def backend():
     backend.close()
 
 
-def pool_adapter(backend):
-    return PoolAdapter(backend, {}, oracle=False)
+def pool_adapter(backend, abroad="other_backend"):
+    return PoolAdapter(backend, {"abroad": abroad}, oracle=False)
 
 
 def decode_adapter(backend, **config):
@@ -60,11 +60,11 @@ def test_importing_the_adapters_imports_neither_numpy_nor_the_engine():
                 "cold_step",
                 "drain",
                 "ragged_step",
-                "refuse_next_close",
-                "refuse_next_executable",
+                "refuse",
                 "replay_step",
                 "retile",
                 "retried_step",
+                "refused_step",
                 "seat_tenant",
                 "set_environment",
                 "step",
@@ -123,6 +123,22 @@ def test_the_pool_refuses_what_is_against_its_rules(backend):
     pool.close()
 
 
+def test_another_pool_of_the_same_backend_serves_apart_and_may_be_drawn_on(backend):
+    pool = pool_adapter(backend, abroad="same_backend")
+    pool.get(nbytes=64, name="a")
+    assert pool.put_abroad(name="a") == {"refused": True}
+    assert pool.put(name="a") == {"refused": False}
+    assert pool.get_abroad(nbytes=64, name="b")["source"] == "driver"
+    assert pool.draw_on_other_backend() == {"refused": False}
+    pool.close()
+
+
+def test_a_pool_is_abroad_in_one_of_two_ways(backend):
+    with pytest.raises(InputError, match="abroad is 'elsewhere'") as refused:
+        pool_adapter(backend, abroad="elsewhere")
+    assert refused.value.expected == "one of other_backend, same_backend"
+
+
 def test_the_pools_pre_grow_follows_the_profile(backend):
     pool = pool_adapter(backend)
     pool.boundary()
@@ -169,8 +185,8 @@ def test_a_scenarios_mistake_with_names_is_told_as_one(backend):
     ("config", "problem"),
     [
         ({"model": "sparse"}, "there is no model 'sparse'"),
-        ({"capture_mode": "loose"}, "the configuration's capture_mode is 'loose'"),
-        ({"capture_under_bypass": "yes"}, "the configuration's capture_under_bypass is 'yes'"),
+        ({"capture_mode": "loose"}, "capture_mode is 'loose'"),
+        ({"capture_under_bypass": "yes"}, "capture_under_bypass is 'yes'"),
         ({"heads": 5}, "5 heads of 20 do not share 2 kv heads"),
         ({"experts_kept": 11}, "11 experts are kept out of 10"),
     ],

@@ -149,13 +149,13 @@ def test_a_request_that_outgrows_its_context_is_refused_by_name():
     run = Run(prompt_tokens=63)
     run.states(2)
     with pytest.raises(EngineError, match="no room for 1 more token"):
-        run.step()
+        run.adapter._engine.step([1])
 
 
 def test_more_requests_than_pages_are_refused():
     run = Run(requests_max=2)
     with pytest.raises(EngineError, match="no KV pages are left for request 3"):
-        run.step(requests=3)
+        run.adapter._engine.step([1] * 3)
 
 
 def test_closing_gives_everything_back():

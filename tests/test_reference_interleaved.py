@@ -39,7 +39,7 @@ def churned(monkeypatch):
 def flips():
     """Those of the plan: no lock, and a block that is looked at and taken in two steps."""
     [path] = [path for path in map(Path, shipped_plans()) if path.name.startswith("pool-takes-")]
-    return load_plan(path, ["pool-churn[pooled/default]"]).flips
+    return load_plan(path, ["pool-churn[pooled/threads]"]).flips
 
 
 def test_a_block_that_is_taken_in_two_steps_is_handed_out_once_under_the_lock(churned, flips):

@@ -155,6 +155,16 @@ def test_the_first_batch_one_decode_graph_releases_the_prompts_and_batch_two_doe
     assert (after_two, run.cache.size, run.cache.counts["released"]) == (1, 0, 1)
 
 
+def test_a_decode_step_is_of_as_many_requests_as_are_configured_where_it_does_not_say():
+    run = Prompts(decoding=2)
+    run("first", 8)
+    run("second", 8)
+    run.adapter.decode()
+    two = run.adapter.outputs()[0].rows
+    run.adapter.decode(requests=1)
+    assert (two, run.adapter.outputs()[0].rows) == (2, 1)
+
+
 def test_a_capture_that_fails_leaves_the_stream_idle_and_the_observation_run():
     run = Prompts()
     run("first", 8)

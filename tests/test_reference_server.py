@@ -9,11 +9,12 @@ from capturegate_backends.fake.device import FakeDevice
 from capturegate_reference.decode import DecodeConfig
 from capturegate_reference.drafts import Draft, PositionDiscontinuity
 from capturegate_reference.errors import EngineError
+from capturegate_reference.one_request import OneRequest
 from capturegate_reference.pages import PageTable
 from capturegate_reference.prompt_cache import PromptCacheConfig
 from capturegate_reference.scheduler import Policy, Scheduler, ServedRequest
 from capturegate_reference.server import Server, StoppedEngine
-from capturegate_reference.server_adapter import leads_to_a_capture
+from capturegate_reference.server_adapter import ServerAdapter, leads_to_a_capture
 from capturegate_reference.server_core import ServerConfig, ServerCore
 from capturegate_reference.serving import CoreConfig
 from capturegate_reference.sizes import ModelSizes
@@ -281,3 +282,23 @@ def test_a_draft_refuses_tokens_that_do_not_follow():
     assert (draft.guess(5), draft.guess(9)) == (6, 9)
     with pytest.raises(PositionDiscontinuity, match="seen 3 token"):
         draft.see(8, (1,))
+
+
+def test_what_was_read_alone_is_not_read_again_and_no_other_answer_agrees_with_it():
+    (prompt,) = prompts(1)
+    (said,) = asyncio.run(serve(make_core(), [prompt]))
+    alone = OneRequest(Backend(FakeDevice()), SIZES)
+    other = ServedRequest(number=9, prompt=prompt, new_tokens=4, generated=list(said.generated))
+    agreed = [alone.agrees(said), alone.agrees(other)]
+    other.generated[-1] = (other.generated[-1] + 1) % 48
+    assert [True, True, False] == [*agreed, alone.agrees(other)]
+    assert 1 == alone._core.counts["prompt.parts"]
+
+
+@pytest.mark.parametrize(("oracle", "served"), [(False, 3), (True, 0)])
+def test_a_warm_up_is_served_where_graphs_are_and_shown_to_nobody(oracle, served):
+    config = {name: default for name, (_, default) in ServerAdapter.config_keys.items()}
+    adapter = ServerAdapter(Backend(FakeDevice()), config | {"layers": 1}, oracle=oracle)
+    assert served == adapter.warm_up(concurrency=2, rounds=1)["ok"]
+    assert () == adapter.outputs()
+    adapter.close()

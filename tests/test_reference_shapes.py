@@ -62,7 +62,9 @@ def test_each_of_six_siblings_refuses_a_new_shape_under_its_own_name(
         caches.scratch(name, (2, 3), stream)
     assert str(refused.value).startswith(refusal + ", and none may be made while the stream")
     assert refused.value.scratch == name
-    caches.retiled = ""
+    caches.rows = 1
+    assert caches.scratch(name, (2, 3), stream) == kept
+    caches.rows, caches.retiled = 16, ""
     assert caches.scratch(name, (2, 3), stream) == kept
     with pytest.raises(ScratchRefused, match=other):
         caches.scratch(other, (2, 3), stream)

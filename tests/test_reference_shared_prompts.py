@@ -1,9 +1,6 @@
 """Two runners on one prompt cache: captures without a direct run, over a pool that was drained."""
 
-import pytest
-
 from capturegate.backend import Backend
-from capturegate.errors import InputError
 from capturegate.gates.base import Evidence
 from capturegate.gates.driver_allocation import NoDriverAllocationInWindow
 from capturegate_backends.fake.device import FakeDevice
@@ -50,12 +47,3 @@ def test_an_allocation_in_a_prompts_window_names_the_cache_that_opened_it(monkey
     frames = [f"{frame.module}:{frame.function}" for frame in trace.stack(judged.witness[0])]
     assert "capturegate_reference.prompt_cache:PromptGraphCache._record" in frames
     adapter.close()
-
-
-@pytest.mark.parametrize("asked", [{"tokens": 8, "runner": 3}, {"tokens": 0}, {"tokens": 64}])
-def test_a_prompt_that_no_runner_can_run_is_refused(asked):
-    backend, adapter = shared()
-    with pytest.raises(InputError, match="can run on runner"):
-        adapter.prompt(**asked)
-    adapter.close()
-    backend.close()

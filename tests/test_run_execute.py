@@ -49,7 +49,11 @@ LAST_ERROR = """
 
 @pytest.mark.parametrize(
     ("engine", "left"),
-    [("Doubling", "cudaSuccess"), ("LeavesAnError", "cudaErrorInvalidDevice")],
+    [
+        ("Doubling", "cudaSuccess"),
+        ("LeavesAnError", "cudaErrorInvalidDevice"),
+        ("CapturesInAThread", "unknown since another thread made calls"),
+    ],
 )
 def test_a_step_tells_the_last_error_that_it_left(run, engine, left):
     assert run(engine, (H,), LAST_ERROR.format(left=left)).as_expected
@@ -150,3 +154,18 @@ def test_a_gate_that_fails_to_judge_is_red_though_nobody_named_it(run, monkeypat
     result = run("Doubling", gates=(H,))
     assert verdict_of(result, E) is Verdict.UNKNOWN
     assert not result.as_expected
+
+
+def test_a_value_of_an_arm_that_the_engine_refuses_is_told_at_the_arms_key(tmp_path):
+    path = tmp_path / "decode.scenario.yaml"
+    path.write_text(
+        "scenario: decode\nabout: No rows.\nengine: reference.decode\n"
+        "arms:\n  some: {retiled_rows: 1}\n  none: {retiled_rows: 0}\n"
+        "steps: [step: {check: {state: cold}}]\n"
+    )
+    scenario = load_scenario(path)
+    case = Case(scenario=scenario, lane=scenario.lanes[0], arm=scenario.arms[1], backend="fake")
+    with pytest.raises(InputError) as caught:
+        judge_case(case)
+
+    assert f"{path}:6:10" == str(caught.value.where)

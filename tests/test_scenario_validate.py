@@ -121,7 +121,7 @@ def test_an_unknown_key_of_a_step_is_told_with_the_nearest(scenario_of):
 
     assert complaint(validate_against_engine, scenario, ENGINE) == (
         "f.yaml:5:17: unknown key 'chek' in step 'drain'\n"
-        "  expected: one of check, id, require, times\n"
+        "  expected: one of check, id, only, require, times\n"
         "  help: did you mean 'check'?"
     )
 

@@ -20,6 +20,7 @@ W = "no-driver-allocation-in-window"
 H = "capture-completes"
 B = "pregrow-is-used"
 E = "replay-matches-eager"
+T = "replay-touches-only-its-own"
 
 CENSUS = {W: "broken", B: "unknown"}
 REFUSING = {
@@ -97,7 +98,12 @@ def test_exactly_the_drained_captures_without_a_ring_go_red_and_the_ring_twins_s
     for scenario in ("decode-nonspec-dense", "decode-nonspec-moe", "wide-then-narrow"):
         expected[f"{scenario}[pooled/census]"] = (CENSUS, set())
         expected[f"{scenario}[pooled/refusing]"] = (REFUSING, set())
-    expected["prompt-scratch-apart[pooled/default]"] = (REFUSING, set())
+    expected["wide-then-narrow[pooled/control]"] = (REFUSING, set())
+    for admitted in ("between", "before"):
+        expected[f"prompt-scratch-apart[pooled/{admitted}]"] = (REFUSING, set())
+    dead = {W: "broken", H: "broken", E: "unknown"}
+    expected["async-lever[control/default]"] = (dead, set())
+    expected["pinned-scratch[pooled/control]"] = (dead | {T: "unknown"}, set())
     assert {c: red for c, red in changed(report).items() if not is_server(c)} == expected
 
 
@@ -105,10 +111,13 @@ def test_exactly_the_servers_without_the_lever_die_of_it(report):
     dead = {case for case in changed(report) if is_server(case)}
     assert dead == {
         "server-default[pooled/default]",
-        "server-longest-prefix[pooled/default]",
+        "server-longest-prefix[pooled/fifo]",
+        "server-longest-prefix[pooled/lpm]",
         "server-prefix-caching[pooled/cached]",
-        "server-short-of-memory[pooled/default]",
-        "server-speculation-discontinuity[pooled/default]",
+        "server-short-of-memory[pooled/control]",
+        "server-short-of-memory[pooled/short]",
+        # Where nobody shares pages everybody speculates, and every step is the ring's.
+        "server-speculation-discontinuity[pooled/sharing]",
     }
 
 
@@ -119,7 +128,7 @@ def test_what_is_unknown_is_blocked_by_what_is_broken(report):
         for gate in case["gates"]
         if gate["verdict"] == "unknown" != gate["expected"]
     }
-    assert blocked == {(B, W), (E, H), ("profile-covers-window", H)}
+    assert blocked == {(B, W), (E, H), (T, H), ("profile-covers-window", H)}
 
 
 def test_the_census_counts_every_missing_block_and_the_refusing_arm_the_first(report):

@@ -193,3 +193,27 @@ def test_the_harness_marks_what_it_does_itself():
         recorder.call("harness.write", OK)
     recorder.call("cudaMalloc", OK)
     assert [e.actor for e in recorder.trace(CAPABILITIES).events] == ["harness", "engine"]
+
+
+def test_events_of_some_kinds_come_in_the_order_of_the_trace():
+    recorder = Recorder()
+    for api in ("cudaFree", "cudaMalloc", "cudaFree", "cudaMemset", "cudaMalloc"):
+        recorder.call(api, OK)
+    trace = recorder.trace(CAPABILITIES)
+    kinds = ["cudaMalloc", "cudaFree", "cudaMemcpy"]
+    assert [(e.seq, e.api) for e in trace.of(kinds)] == [
+        (0, "cudaFree"),
+        (1, "cudaMalloc"),
+        (2, "cudaFree"),
+        (4, "cudaMalloc"),
+    ]
+
+
+def test_events_that_were_read_before_do_not_change_what_comes_later():
+    recorder = Recorder()
+    recorder.call("cudaMalloc", OK)
+    assert [e.api for e in recorder.since(0)] == ["cudaMalloc"]
+    recorder.call("cudaFree", OK)
+    assert [e.api for e in recorder.since(1)] == ["cudaFree"]
+    assert [e.api for e in recorder.since(0)] == ["cudaMalloc", "cudaFree"]
+    assert [e.api for e in recorder.trace(CAPABILITIES).events] == ["cudaMalloc", "cudaFree"]

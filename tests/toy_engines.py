@@ -1,6 +1,7 @@
 """Small engines with one fault each, to see that a case of theirs comes out red."""
 
 import struct
+import threading
 
 from capturegate.adapter import Output, verb
 from capturegate.backend import CaptureMode, StreamKind
@@ -168,6 +169,18 @@ class LeavesAnError(Doubling):
     def capture(self):
         assert not self.backend.raw.set_device(7).ok
         return super().capture()
+
+
+class CapturesInAThread(Doubling):
+    """Has its second step run by a thread of its own."""
+
+    def run(self):
+        if self.steps != 2:
+            super().run()
+            return
+        thread = threading.Thread(target=super().run)
+        thread.start()
+        thread.join()
 
 
 class RefusesItself(Doubling):

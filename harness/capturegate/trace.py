@@ -5,13 +5,14 @@ Events are stored as tuples while recording and read as `Event` objects afterwar
 
 from __future__ import annotations
 
-import itertools
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain, count, repeat
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -25,6 +26,8 @@ BEGIN_TO_GRAPH_API = "cudaStreamBeginCaptureToGraph"
 BEGIN_APIS = frozenset({"cudaStreamBeginCapture", BEGIN_TO_GRAPH_API})
 END_API = "cudaStreamEndCapture"
 ADD_CHILD_API = "cudaGraphAddChildGraphNode"
+_ABOUT_WINDOWS = frozenset({"cudaStreamDestroy", ADD_CHILD_API})
+"""Calls that change a window without being in one."""
 ALLOCATING_APIS = frozenset(
     {"cudaMalloc", "cudaMallocAsync", "cudaMallocHost", "cudaMallocManaged", "cudaHostRegister"}
 )
@@ -183,7 +186,8 @@ class Recorder:
         self.refusals: list[Status[Any]] = []
         self.open_captures = 0
         self._events: list[tuple[Any, ...]] = []
-        self._next = itertools.count().__next__
+        self._read: list[Event] = []
+        self._next = count().__next__
         self._threads: dict[int, int] = {}
 
     def call(
@@ -208,15 +212,11 @@ class Recorder:
         if seq >= self.calls_max:
             Recorder.overran = True
             raise CallBudgetExceeded(f"more than {self.calls_max} calls on one backend")
-        ident = threading.get_ident()
-        thread = self._threads.get(ident)
-        if thread is None:
-            thread = self._threads.setdefault(ident, len(self._threads))
         self._events.append(
             (
                 seq,
                 api,
-                thread,
+                self.thread,
                 stream,
                 capture,
                 self.phase,
@@ -253,8 +253,14 @@ class Recorder:
         return len(self._events)
 
     def since(self, count: int) -> list[Event]:
-        """The events after the first `count`."""
-        return [_event(Event, fields) for fields in self._events[count:]]
+        """The events after the first `count`, as they came; each of them is made once."""
+        self._read.extend(map(_event, repeat(Event), self._events[len(self._read) :]))
+        return self._read[count:]
+
+    @property
+    def thread(self) -> int:
+        """The number of the calling thread."""
+        return self._threads.setdefault(threading.get_ident(), len(self._threads))
 
     @contextmanager
     def as_harness(self) -> Iterator[None]:
@@ -267,7 +273,7 @@ class Recorder:
 
     def trace(self, capabilities: frozenset[str]) -> Trace:
         """The trace so far."""
-        events = [_event(Event, fields) for fields in sorted(self._events)]
+        events = sorted(self.since(0), key=itemgetter(0))
         unlooked = frozenset(status.event for status in self.refusals if not status.looked_at)
         return Trace(events, capabilities, self.sites, unlooked)
 
@@ -290,13 +296,25 @@ class Trace:
     unlooked: frozenset[int] = frozenset()
     _windows: list[Window] | None = field(default=None, init=False)
     _phases: dict[str, list[Event]] | None = field(default=None, init=False)
+    _by_api: dict[str, list[Event]] | None = field(default=None, init=False)
 
     @property
     def windows(self) -> list[Window]:
         """The captures in order of their begin."""
         if self._windows is None:
-            self._windows = windows_of(self.events)
+            self._windows = windows_of(
+                [event for event in self.events if event.capture or event.api in _ABOUT_WINDOWS]
+            )
         return self._windows
+
+    def of(self, apis: Iterable[str]) -> list[Event]:
+        """The events of some calls and notes, whoever made them, in order."""
+        if self._by_api is None:
+            self._by_api = {}
+            for event in self.events:
+                self._by_api.setdefault(event.api, []).append(event)
+        found = [self._by_api[api] for api in apis if api in self._by_api]
+        return sorted(chain.from_iterable(found), key=itemgetter(0))
 
     def spanned(self, window: Window) -> list[Event]:
         """The events between a window's begin and end, whoever made them."""

@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 
 from capturegate.adapter import Facts, Output, verb
 from capturegate.backend import Backend, Pointer
+from capturegate.errors import InputError
 from capturegate_reference import rig
 from capturegate_reference.configuration import at_least, capture_mode, choice
-from capturegate_reference.instruments import retried
+from capturegate_reference.instruments import RETILED_ROWS, refused, retried
 from capturegate_reference.pool_adapter import PREDICATES, PoolAdapter, pool_bypassed
 
 __all__ = ["DecodeAdapter", "PoolAdapter", "pool_bypassed"]
@@ -28,6 +29,10 @@ class DecodeAdapter:
 
     A tenant is somebody else who takes blocks of the main pool, fills them and expects to find
     them as they were.
+
+    Without `speculation` a step that has no guesses is a plain one, whoever asks for it. Caches
+    that are retiled are asked for rows rounded up to a multiple of `retiled_rows`; with 1 that is
+    what they are asked for anyhow.
     """
 
     config_keys: ClassVar[Mapping[str, tuple[type, Any]]] = {
@@ -37,6 +42,8 @@ class DecodeAdapter:
         "decode_graph": (bool, True),
         "max_num_seqs": (int, 8),
         "padding": (bool, True),
+        "speculation": (bool, True),
+        "retiled_rows": (int, RETILED_ROWS),
         "capture_under_bypass": (str, "decline"),
         "tables": (str, "fixed"),
         "requests_max": (int, 10),
@@ -58,7 +65,7 @@ class DecodeAdapter:
 
     ask_tenant = rig.ask_tenant
     drain = rig.drain
-    refuse_next_close = refuse_next_executable = rig.refuse
+    refuse = rig.refuse
     retile = rig.retile
     seat_tenant = rig.seat_tenant
 
@@ -71,11 +78,13 @@ class DecodeAdapter:
         size_names = ModelSizes.__dataclass_fields__.keys() & config.keys()
         sizes = ModelSizes(kind=config["model"], **{name: config[name] for name in size_names})
         at_least("max_num_seqs", config, 1, _REQUESTS_MAX)
-        at_least("requests_max", config, 1, _REQUESTS_MAX)
+        self._requests_max = at_least("requests_max", config, 1, _REQUESTS_MAX)
         # The last token of a prompt is what the first step decodes.
-        at_least("prompt_tokens", config, 2, sizes.context_tokens)
+        at_least("prompt_tokens", config, 2, sizes.context_tokens - 1)
+        retiled_rows = at_least("retiled_rows", config, 1, _REQUESTS_MAX)
         self._sizes = sizes
         self._tables_follow_requests = choice("tables", config, _TABLES)
+        self._speculation = config["speculation"]
         self._taps: tuple[int, ...] = ()
         self._environment: dict[str, str | None] = {}
         self.rig = rig.Rig(backend, config)
@@ -95,31 +104,40 @@ class DecodeAdapter:
             prompt_tokens=config["prompt_tokens"],
         )
         self.rig.watch(self._engine.pool, self._engine.model)
+        self.rig.caches.rows = retiled_rows
 
     @verb
     def step(self, requests: int = 1, tokens: int = 1, speculative: bool = False) -> Facts:
         """Run the next step of the first requests; a speculative one may have no guesses."""
-        _require(1, requests=requests, tokens=tokens)
-        return self._step([tokens] * requests, speculative)
+        self._require_requests(requests)
+        return self._step([tokens] * requests, speculative and self._speculation)
 
     cold_step = capture_step = replay_step = step
 
     @verb
     def ragged_step(self, requests: int = 2) -> Facts:
         """Run a step whose first request has two tokens and the others one."""
-        _require(2, requests=requests)
+        self._require_requests(requests, least=2)
         return self._step([2] + [1] * (requests - 1))
 
     @verb
     def retried_step(self, requests: int = 1, tokens: int = 1, attempts: int = 2) -> Facts:
         """Run a step, and again for as long as it is refused and attempts are left."""
-        _require(1, requests=requests, tokens=tokens, attempts=attempts)
+        self._require_requests(requests)
         return retried(lambda: self._step([tokens] * requests), attempts)
+
+    @verb
+    def refused_step(self, requests: int = 1) -> Facts:
+        """Run a step that may be refused, and leave it at that."""
+        self._require_requests(requests)
+        return refused(lambda: self._step([1] * requests))
 
     @verb
     def steps_ahead(self, requests: int = 1, count: int = 4) -> Facts:
         """Submit steps one after another, of tokens that are known, and wait for none."""
-        _require(1, requests=requests, count=count)
+        self._require_requests(requests)
+        at_least("count", {"count": count}, 1)
+        self._require_room([count] * requests)
         vocab = self._sizes.vocab
         for number in range(count):
             self._engine.follow([(11 * number + 5 * line) % vocab for line in range(requests)])
@@ -129,7 +147,11 @@ class DecodeAdapter:
     @verb
     def set_environment(self, name: str, value: str) -> Facts:
         """Change a variable of this process; switches that were read stay as they were."""
+        from capturegate_reference.switches import VARIABLES
+
         self.rig.shows = False
+        choice("name", {"name": name}, dict.fromkeys(VARIABLES))
+        choice("value", {"value": value}, {"0": False, "1": True})
         was = os.environ.get(name)
         self._environment.setdefault(name, was)
         os.environ[name] = value
@@ -182,8 +204,19 @@ class DecodeAdapter:
                 os.environ[name] = value
         self.rig.close(self._engine.close)
 
+    def _require_requests(self, requests: int, least: int = 1) -> None:
+        at_least("requests", {"requests": requests}, least, self._requests_max)
+
+    def _require_room(self, token_counts: list[int]) -> int:
+        """How many tokens the longest request has after so many more, which have to fit."""
+        longest, context = self._engine.longest(token_counts), self._sizes.context_tokens
+        if longest > context:
+            raise InputError(f"a step to position {longest} does not fit {context}")
+        return longest
+
     def _step(self, token_counts: list[int], speculative: bool = False) -> Facts:
-        pages = -(-self._engine.longest(token_counts) // self._sizes.page_tokens)
+        at_least("tokens", {"tokens": min(token_counts)}, 1)
+        pages = -(-self._require_room(token_counts) // self._sizes.page_tokens)
         # A known mistake that a configuration can make: tables as wide as the longest request.
         columns = pages if self._tables_follow_requests else self._sizes.columns
         decoded = self._engine.step(
@@ -202,18 +235,9 @@ class DecodeAdapter:
             "rows_padded": result.logits.rows_padded,
             "tokens": sum(len(gained) for gained in decoded.tokens),
             "first_token": decoded.tokens[0][0],
+            "last_token": decoded.tokens[-1][-1],
             "sampled": " ".join(str(token) for gained in decoded.tokens for token in gained),
         }
-
-
-def _require(least: int, **given: int) -> None:
-    """Refuse what a verb cannot be told.
-
-    Raises:
-        InputError: a number is too small. Too many requests are for the engine to refuse.
-    """
-    for name in given:
-        at_least(name, given, least)
 
 
 _COUNTERS = (

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from capturegate.adapter import Facts, Output, verb
 from capturegate.backend import Backend, CaptureMode, GraphExec, Pointer, StreamKind
 from capturegate_reference.captures import StreamCapture
-from capturegate_reference.configuration import choice
+from capturegate_reference.configuration import capture_mode
 
 WIDTH = 8
 
@@ -103,8 +103,7 @@ class AllocatingAdapter:
     tells_pool: ClassVar[bool] = False
 
     def __init__(self, backend: Backend, config: Mapping[str, Any], *, oracle: bool) -> None:
-        mode = choice("capture_mode", config, {mode.value: mode for mode in CaptureMode})
-        self._engine = AllocatingEngine(backend, mode, captures=not oracle)
+        self._engine = AllocatingEngine(backend, capture_mode(config), captures=not oracle)
         self._ran = False
 
     @verb

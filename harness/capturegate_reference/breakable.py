@@ -84,8 +84,8 @@ class BreakableGraph:
             self._begin()
             yield
             self._end()
-        except BaseException:
-            self._abandon()
+        except BaseException as error:
+            self._abandon(error)
             raise
         finally:
             _open.container = None
@@ -179,9 +179,9 @@ class BreakableGraph:
         if graph is not None:
             self._segments.append(instantiate(self._backend, graph))
 
-    def _abandon(self) -> None:
+    def _abandon(self, cause: BaseException) -> None:
         """Go back to new, whatever was captured so far."""
-        self._captures.abandon()
+        self._captures.abandon(cause)
         self._sides += self._forks
         self._forks.clear()
         self._drop()

@@ -7,7 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from capturegate.backend import Backend, CaptureMode, CaptureStatus, Graph, GraphExec, Stream
+from capturegate.backend import (
+    Backend,
+    CaptureMode,
+    CaptureStatus,
+    CudaError,
+    Graph,
+    GraphExec,
+    Stream,
+)
 from capturegate_reference.errors import EngineError
 
 
@@ -55,8 +63,8 @@ class StreamCapture:
             else:
                 self.begin_into(into)
             yield
-        except BaseException:
-            self.abandon()
+        except BaseException as error:
+            self.abandon(error)
             raise
         self.graph = self.end()
 
@@ -66,7 +74,7 @@ class StreamCapture:
         Raises:
             CudaError: it was refused, or nobody can say whether it began.
         """
-        self._into = None
+        self._into, self.inert = None, False
         self._backend.stream_begin_capture(self._stream, self._mode)
         self._look()
 
@@ -77,7 +85,7 @@ class StreamCapture:
             CudaError: it was refused, or nobody can say whether it began.
             EngineError: it was inert, and what the graph holds already did not run.
         """
-        self._into = graph
+        self._into, self.inert = graph, False
         behind = leaves(self._backend, graph)
         self._backend.stream_begin_capture_to_graph(self._stream, graph, behind, self._mode)
         self._look()
@@ -98,41 +106,46 @@ class StreamCapture:
         self._counts["ends"] += 1
         try:
             return self._backend.stream_end_capture(self._stream)
-        except BaseException:
-            self._end_again()
+        except BaseException as error:
+            self._end_again(error)
             raise
 
-    def abandon(self) -> None:
+    def abandon(self, cause: BaseException | None = None) -> None:
         """End a capture that is still open, so that its stream is idle, and drop its graph.
 
         What the end says is no news. The graph goes by our hand when the end hands it out, and by
-        the runtime's when the capture was lost.
+        the runtime's when the capture was lost. A call that was refused, as the `cause` of it or
+        at the end, is told by what is raised, and not once more to whoever looks at the last error.
         """
+        refused = isinstance(cause, CudaError)
         doomed, self._into = self._into, None
         if self._open:
             self._open = False
             self._counts["ends"] += 1
             ended = self._backend.raw.stream_end_capture(self._stream)
             doomed = ended.value if ended.ok else None
-            self._backend.get_last_error()
+            refused = refused or not ended.ok
         if doomed is not None:
             self._backend.graph_destroy(doomed)
+        if refused:
+            self._backend.get_last_error()
 
-    def _end_again(self) -> None:
+    def _end_again(self, cause: BaseException) -> None:
         """Abandon a capture whose end was refused, unless it was lost with that end.
 
         It was one end, and counts as one.
         """
         looked = self._backend.raw.stream_is_capturing(self._stream)
         if looked.ok and looked.value is CaptureStatus.NONE:
+            self._backend.get_last_error()
             return
         self._open = True
         self._counts["ends"] -= 1
-        self.abandon()
+        self.abandon(cause)
 
     def _look(self) -> None:
         """See whether the begin that was accepted captures anything."""
-        self._open, self.inert = True, False
+        self._open = True
         self._counts["begins"] += 1
         self.inert = self._backend.stream_is_capturing(self._stream) is CaptureStatus.NONE
         if self.inert:
@@ -156,9 +169,22 @@ def instantiate(backend: Backend, graph: Graph) -> CapturedGraph:
         CudaError: it was refused; the graph is gone.
     """
     try:
-        return CapturedGraph(graph=graph, executable=backend.graph_instantiate(graph))
+        return CapturedGraph(graph=graph, executable=executable_of(backend, graph))
     except BaseException:
         backend.graph_destroy(graph)
+        raise
+
+
+def executable_of(backend: Backend, graph: Graph) -> GraphExec:
+    """A graph's executable.
+
+    Raises:
+        CudaError: it was refused; that is no one's last error any more.
+    """
+    try:
+        return backend.graph_instantiate(graph)
+    except BaseException:
+        backend.get_last_error()
         raise
 
 

@@ -46,6 +46,7 @@ class ChunkAdapter:
 
         sizes = ModelSizes(kind=config["model"], columns=PAGES)
         self._context = sizes.context_tokens
+        self._pages = sizes.pages_of(0)
         at_least("chunk_tokens", config, 1, self._context)
         self.rig = rig.Rig(backend, config)
         self._vocab = sizes.vocab
@@ -79,10 +80,11 @@ class ChunkAdapter:
         start = self._position
         if start + count > self._context:
             raise InputError(
-                f"a chunk of {count} tokens from position {start} on does not fit {self._context}"
+                f"a chunk of {count} tokens from position {start} on does not fit {self._context}",
+                expected=f"at most {self._context - start} tokens, the rest of the context",
             )
         prompt = tuple((7 * place + 3) % self._vocab for place in range(start, start + count))
-        entry = Entry(tokens=prompt, position=start, pages=tuple(range(1, 1 + PAGES)))
+        entry = Entry(tokens=prompt, position=start, pages=self._pages)
         before = dict(self._driver.graph.counts)
         self._last = self._driver.step(Batch(entries=(entry,), columns=PAGES))
         self.rig.backend.stream_synchronize(self._parts.stream)
@@ -100,7 +102,6 @@ class ChunkAdapter:
     @verb
     def retried_chunk(self, attempts: int = 2) -> Facts:
         """Run the next chunk, and again for as long as it is refused and attempts are left."""
-        at_least("attempts", {"attempts": attempts}, 1)
         return retried(self.chunk, attempts)
 
     def counters(self) -> Mapping[str, int]:

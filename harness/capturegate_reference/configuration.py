@@ -1,4 +1,4 @@
-"""Reading words and numbers out of a configuration."""
+"""Reading words and numbers out of a configuration, or out of what a verb is told."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ T = TypeVar("T")
 
 
 def choice(key: str, config: Mapping[str, Any], choices: Mapping[str, T]) -> T:
-    """What a configuration's word stands for.
+    """What a word of a configuration stands for, or one that a verb is told.
 
     Raises:
         InputError: the word is none of the choices.
     """
     if config[key] not in choices:
         raise InputError(
-            f"the configuration's {key} is {config[key]!r}",
-            expected=f"one of {', '.join(sorted(choices))}",
+            f"{key} is {config[key]!r}",
+            expected=f"one of {', '.join(sorted(choices))}" if choices else "one that is there",
         )
     return choices[config[key]]
 
@@ -37,6 +37,18 @@ def at_least(key: str, config: Mapping[str, Any], least: int, most: int | None =
             f"{key} is {value}",
             expected=f"at least {least}" if most is None else f"{least} to {most}",
         )
+    return value
+
+
+def named(key: str, config: Mapping[str, Any]) -> str:
+    """A name that somebody makes up.
+
+    Raises:
+        InputError: it is empty.
+    """
+    value: str = config[key]
+    if not value:
+        raise InputError(f"{key} is empty", expected="a name")
     return value
 
 

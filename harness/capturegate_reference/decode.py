@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 
 from capturegate.backend import Array, Backend, CaptureMode, Stream
@@ -119,7 +119,10 @@ class DecodeDriver:
         if slot.inputs is not None:
             self._stage(slot, slot.inputs)
         state = State.REPLAY
-        try:
+        # A pass without persistent inputs reads the vectors itself, in its launch or, where its
+        # capture is inert, at once.
+        reads = slot.host.read_by(self._stream) if slot.inputs is None else nullcontext()
+        with reads:
             if slot.graph is None:
                 state = State.CAPTURE
                 # A capture takes its scratch from this pool in every configuration, so this is
@@ -133,10 +136,6 @@ class DecodeDriver:
                 state = State.INERT
             else:
                 self._launch(slot.graph)
-        finally:
-            if slot.inputs is None:
-                # The pass reads the vectors itself, in a launch or, where it was inert, at once.
-                slot.host.mark_uploaded(self._stream)
         return self._view(state, slot, batch)
 
     def close(self) -> None:
@@ -251,24 +250,19 @@ class DecodeDriver:
                 layer: rows.pointer.array((shape.rows, sizes.hidden))
                 for layer, rows in tapped.items()
             }
-            try:
-                with Scratch(self._backend, self._pool) as scratch:
-                    inputs = take_inputs(scratch.array, shape, sizes.half)
-                    hidden = scratch.array((shape.rows, sizes.hidden))
-                    self._model.upload(host, inputs, self._stream)
-                    self._model.forward(inputs, hidden, logits, self._stream, taps=taps)
-            finally:
-                host.mark_uploaded(self._stream)
+            with host.read_by(self._stream), Scratch(self._backend, self._pool) as scratch:
+                inputs = take_inputs(scratch.array, shape, sizes.half)
+                hidden = scratch.array((shape.rows, sizes.hidden))
+                self._model.upload(host, inputs, self._stream)
+                self._model.forward(inputs, hidden, logits, self._stream, taps=taps)
             undo.pop_all()
         self.counts["eager_steps"] += 1
         return StepResult(state=State.EAGER, logits=handed, taps=tapped, reason=reason)
 
     def _run_cold(self, slot: Slot, batch: Batch) -> StepResult:
         """Run a step eagerly, remember what it took, hand out logits that nobody overwrites."""
-        try:
+        with slot.host.read_by(self._stream):
             self._forward(slot, None)
-        finally:
-            slot.host.mark_uploaded(self._stream)
         slot.demand = self._pool.step_demand_profile()
         slot.warm = True
         self.counts["cold_steps"] += 1
@@ -293,10 +287,8 @@ class DecodeDriver:
 
     def _stage(self, slot: Slot, inputs: StepInputs) -> None:
         """Bring a step's inputs into a slot's persistent ones, outside its graph."""
-        try:
+        with slot.host.read_by(self._stream):
             self._model.upload(slot.host, inputs, self._stream)
-        finally:
-            slot.host.mark_uploaded(self._stream)
 
     def _forward(self, slot: Slot, inputs: StepInputs | None) -> None:
         """The pass itself; without persistent inputs it makes its own out of scratch."""

@@ -25,7 +25,8 @@ class DraftAdapter:
     """Requests that start from nothing, and whose target model takes some of each draft.
 
     After a draft the target takes the first `accepted` guesses and adds one token of its own,
-    which follows from where it stands.
+    which follows from where it stands. Where drafts are `awaited`, also those of `drafts_ahead` are
+    each waited for before the next one is submitted.
     """
 
     config_keys: ClassVar[Mapping[str, tuple[type, Any]]] = {
@@ -34,6 +35,7 @@ class DraftAdapter:
         "layers": (int, 1),
         "draft_tokens": (int, 3),
         "requests_max": (int, 4),
+        "awaited": (bool, False),
     }
     predicates: ClassVar[Mapping[str, Callable[[], bool]]] = PREDICATES
     tells_pool: ClassVar[bool] = True
@@ -51,6 +53,7 @@ class DraftAdapter:
 
         self._sizes = sizes = ModelSizes(kind=config["model"], layers=config["layers"])
         self._ahead = at_least("draft_tokens", config, 1, sizes.context_tokens - 1)
+        self._awaited: bool = config["awaited"]
         self._requests_max = at_least("requests_max", config, 1, _REQUESTS_MAX)
         self.rig = rig.Rig(backend, config)
         pages = 1 + self._requests_max * sizes.columns
@@ -75,11 +78,8 @@ class DraftAdapter:
     @verb
     def draft(self, requests: int = 1, accepted: int = 1) -> Facts:
         """Draft for the first requests, and let the target take so many guesses of each."""
-        if not 0 <= accepted < self._ahead:
-            raise InputError(
-                f"{accepted} guesses were to be taken",
-                expected=f"0 to {self._ahead - 1}: the last one was never seen by the model",
-            )
+        # The model has never seen the last guess.
+        at_least("accepted", {"accepted": accepted}, 0, self._ahead - 1)
         self._last = self._submit(requests)
         guesses = self._driver.collect(self._last)
         self._advance(requests, accepted + 1)
@@ -93,11 +93,13 @@ class DraftAdapter:
 
     @verb
     def drafts_ahead(self, requests: int = 1, count: int = 4) -> Facts:
-        """Submit drafts of tokens that are known, and wait for the last one alone."""
+        """Submit drafts of tokens that are known, and wait for the last one alone or for each."""
         at_least("count", {"count": count}, 1)
         for _ in range(count):
             self._last = self._submit(requests)
             self._advance(requests, 1)
+            if self._awaited:
+                self.rig.backend.stream_synchronize(self._parts.stream)
         self.rig.backend.stream_synchronize(self._parts.stream)
         return {"drafts": count}
 
@@ -111,7 +113,6 @@ class DraftAdapter:
     @verb
     def retried_draft(self, requests: int = 1, attempts: int = 2) -> Facts:
         """Draft, and again for as long as it is refused and attempts are left."""
-        at_least("attempts", {"attempts": attempts}, 1)
         return retried(lambda: self.draft(requests), attempts)
 
     def counters(self) -> Mapping[str, int]:
@@ -156,16 +157,15 @@ class DraftAdapter:
     def _batch(self, requests: int) -> Batch:
         from capturegate_reference.inputs import Batch, Entry
 
-        columns = self._sizes.columns
         entries = tuple(
             Entry(
                 tokens=((7 * position + 3 + line) % self._sizes.vocab,),
                 position=position,
-                pages=tuple(1 + line * columns + column for column in range(columns)),
+                pages=self._sizes.pages_of(line),
             )
             for line, position in enumerate(self._positions[:requests])
         )
-        return Batch(entries=entries, columns=columns)
+        return Batch(entries=entries, columns=self._sizes.columns)
 
     def _likeliest(self, drafted: Drafted, guesses: Sequence[Sequence[int]]) -> int:
         """How many guesses their own pass gave the highest score, by the logits that it kept."""

@@ -202,14 +202,15 @@ class Engine:
         self._prompt_host.refresh(pack(batch, shape, sizes.page_tokens))
         # A prompt's scratch is many times a decode step's; it has a pool of its own, so that it
         # neither feeds nor inflates what decode captures rely on.
-        try:
-            with scope(self._prompt_pool), Scratch(self._backend, self.pool) as scratch:
-                inputs = take_inputs(scratch.array, shape, sizes.half)
-                hidden = scratch.array((shape.rows, sizes.hidden))
-                self.model.upload(self._prompt_host, inputs, self._stream)
-                self.model.forward(inputs, hidden, None, self._stream)
-        finally:
-            self._prompt_host.mark_uploaded(self._stream)
+        with (
+            self._prompt_host.read_by(self._stream),
+            scope(self._prompt_pool),
+            Scratch(self._backend, self.pool) as scratch,
+        ):
+            inputs = take_inputs(scratch.array, shape, sizes.half)
+            hidden = scratch.array((shape.rows, sizes.hidden))
+            self.model.upload(self._prompt_host, inputs, self._stream)
+            self.model.forward(inputs, hidden, None, self._stream)
         self._requests.append(
             Request(pages=pages, position=self._prompt_tokens - 1, token=prompt[-1])
         )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 import numpy as np
 
-from capturegate.backend import Array, Backend, Event, Pointer, Stream
+from capturegate.backend import Array, Backend, CudaError, Event, Pointer, Stream
 
 ITEM_BYTES = 4
 NULL_PAGE = 0
@@ -189,12 +189,27 @@ class HostVectors:
             self._backend.memcpy_async(target.pointer, at, target.nbytes, stream)
             at = at.at(target.nbytes)
 
-    def mark_uploaded(self, stream: Stream) -> None:
-        """Remember that everything submitted so far has to run before the next refresh."""
-        self._backend.event_record(self._uploaded, stream)
+    @contextmanager
+    def read_by(self, stream: Stream) -> Iterator[None]:
+        """Have what is submitted to a stream meanwhile read them, whatever becomes of it.
+
+        Raises:
+            CudaError: they could not be marked; what goes wrong within is raised first.
+        """
+        try:
+            yield
+        except BaseException:
+            # What was submitted before it went wrong reads them all the same.
+            with suppress(CudaError):
+                self._mark(stream)
+            raise
+        self._mark(stream)
 
     def close(self) -> None:
         """Give the memory back."""
         self._backend.event_synchronize(self._uploaded)
         self._backend.event_destroy(self._uploaded)
         self._backend.free_host(self._pointer)
+
+    def _mark(self, stream: Stream) -> None:
+        self._backend.event_record(self._uploaded, stream)

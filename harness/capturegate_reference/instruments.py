@@ -21,6 +21,7 @@ from capturegate.backend import (
     StreamKind,
 )
 from capturegate.errors import InputError
+from capturegate_reference.configuration import at_least
 from capturegate_reference.errors import EngineError, ScratchRefused
 from capturegate_reference.shape_caches import SIBLINGS, Caches, Key
 
@@ -30,12 +31,20 @@ RETILABLE = {"none": ""} | {name: name for name in (*SIBLINGS, EVERY_SIBLING, "a
 
 RETILED_ROWS = 16
 
+ATTEMPTS_MAX = 16
+CALLS_AHEAD_MAX = 64
+
 Refusals = dict[str, int | str]
 """What stood in the way of a step that was tried again."""
 
 
 def retried(step: Callable[[], Facts], attempts: int) -> Facts:
-    """Run a step, and again for as long as it is refused and attempts are left."""
+    """Run a step, and again for as long as it is refused and attempts are left.
+
+    Raises:
+        InputError: no attempts, or more than anybody waits for.
+    """
+    at_least("attempts", {"attempts": attempts}, 1, ATTEMPTS_MAX)
     refusals: Refusals = {"refused_by": "", "refusals": 0}
     for left in reversed(range(attempts)):
         try:
@@ -155,6 +164,9 @@ class RefusingDevice:
         chosen = self.armed == 1
         self.armed = max(0, self.armed - 1)
         if chosen:
+            # A refusal is the thread's last error as well. Which one it is cannot be chosen, so
+            # the device is asked for another that it does not have.
+            self._device.set_device(-1)
             return Outcome(self._error)
         outcome: Outcome[Any] = getattr(self._device, self._call)(*args, **more)
         return outcome
@@ -174,6 +186,9 @@ FAULTS = {
     "refused_begin": partial(
         RefusingDevice, call="stream_begin_capture_to_graph", error="cudaErrorMemoryAllocation"
     ),
+    "refused_launch": partial(
+        RefusingDevice, call="launch_kernel", error="cudaErrorLaunchOutOfResources"
+    ),
 }
 """The devices by the name that a configuration gives their fault."""
 
@@ -184,8 +199,9 @@ def refuse(faulty: Faulty, number: int) -> None:
     """Let one of the coming calls be refused that the fault is about, 1 for the next one.
 
     Raises:
-        InputError: the device has no such fault.
+        InputError: the device has no such fault, or no case makes so many calls.
     """
+    at_least("number", {"number": number}, 1, CALLS_AHEAD_MAX)
     if not isinstance(faulty, ForkingDevice | RefusingDevice):
         raise InputError("no call can be refused", expected="a fault that refuses a call")
     faulty.armed = number
@@ -196,10 +212,12 @@ class RetiledCaches:
 
     Attributes:
         retiled: its name (a sibling, every-sibling, align or reduction); empty for none.
+        rows: what rows are rounded up to a multiple of.
     """
 
     def __init__(self, backend: Backend, caches: Caches, retiled: str) -> None:
         self.retiled = retiled
+        self.rows = RETILED_ROWS
         self._backend = backend
         self._caches = caches
 
@@ -230,4 +248,4 @@ class RetiledCaches:
         """Rows rounded up while the stream captures."""
         if self._backend.stream_is_capturing(stream) is CaptureStatus.NONE:
             return rows
-        return -(-rows // RETILED_ROWS) * RETILED_ROWS
+        return -(-rows // self.rows) * self.rows

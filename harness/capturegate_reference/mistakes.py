@@ -13,10 +13,11 @@ from typing import Any, ClassVar
 
 from capturegate.adapter import Facts, Output, verb
 from capturegate.backend import Backend, CaptureMode, GraphExec, Pointer, StreamKind
-from capturegate_reference.configuration import choice
+from capturegate_reference.configuration import at_least, choice
 
 LANES = 8
 NBYTES = 4 * LANES
+CONSTANT_MAX = 1 << 10
 
 
 class Mistake(enum.StrEnum):
@@ -165,6 +166,9 @@ class MistakesAdapter:
     @verb
     def step(self, constant: int = 1, rows: int = LANES) -> Facts:
         """Run the next step."""
+        # 0 is what no constant was uploaded for yet.
+        at_least("constant", {"constant": constant}, 1, CONSTANT_MAX)
+        at_least("rows", {"rows": rows}, 1, LANES)
         self._ran = True
         return {"state": self._engine.step(constant, rows)}
 

@@ -18,6 +18,7 @@ class OneRequest:
 
     def __init__(self, backend: Backend, sizes: ModelSizes, seed: int = 0) -> None:
         self._pages = tuple(range(1, 1 + sizes.columns))
+        self._answers: dict[tuple[int, ...], list[int]] = {}
         unseen = Backend(backend.device)
         unseen.recorder.keeps_sites = False
         self._core = ServingCore(
@@ -36,10 +37,12 @@ class OneRequest:
         """Whether every token of a request is the one that follows what came before it.
 
         All of it runs in one pass: if each token is the likeliest after those before it, they
-        are together what greedy decoding says step by step.
+        are together what greedy decoding says step by step. What was read once is not read again.
         """
-        answers = self._core.sample(self._core.read(request.tokens[:-1], self._pages))
-        return answers[len(request.prompt) - 1 :] == request.generated
+        read = request.tokens[:-1]
+        if read not in self._answers:
+            self._answers[read] = self._core.sample(self._core.read(read, self._pages))
+        return self._answers[read][len(request.prompt) - 1 :] == request.generated
 
     def close(self) -> None:
         """Let go of everything."""

@@ -22,9 +22,9 @@ from capturegate_reference.switches import switches
 BORROW_RATIO_MAX = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Block:
-    """A block that is out.
+    """A block that is out; not frozen, for each request makes one and that would double the time.
 
     Attributes:
         pointer: its memory, as large as its class.

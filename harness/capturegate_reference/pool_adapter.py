@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from capturegate.adapter import Facts, Output, verb
 from capturegate.backend import Backend, Pointer
 from capturegate.errors import InputError
+from capturegate_reference.configuration import at_least, choice, named
 
 if TYPE_CHECKING:
     from capturegate_reference.pool import Block, DevicePool
@@ -21,6 +22,12 @@ def pool_bypassed() -> bool:
     return bypassed()
 
 
+NBYTES_MAX = 1 << 30
+THREADS_MAX = 64
+ROUNDS_MAX = 64
+SEED_MAX = 1 << 32
+_ABROAD = {"other_backend": True, "same_backend": False}
+
 PREDICATES: Mapping[str, Callable[[], bool]] = {"pool.bypassed": lambda: pool_bypassed()}
 """The skip predicates of every adapter that has pools."""
 
@@ -28,18 +35,18 @@ PREDICATES: Mapping[str, Callable[[], bool]] = {"pool.bypassed": lambda: pool_by
 class PoolAdapter:
     """A device pool by itself. Blocks are told apart by a name that the scenario gives them.
 
-    Beside it are another pool of the same backend, and a pool of another backend, which may be
-    another device.
+    Beside it are another pool of the same backend, and one `abroad`, which the configuration has
+    belong to another backend, which may be another device, or to the same one.
     """
 
-    config_keys: ClassVar[Mapping[str, tuple[type, Any]]] = {}
+    config_keys: ClassVar[Mapping[str, tuple[type, Any]]] = {"abroad": (str, "other_backend")}
     predicates: ClassVar[Mapping[str, Callable[[], bool]]] = PREDICATES
     tells_pool: ClassVar[bool] = True
 
     def __init__(
         self,
         backend: Backend,
-        config: Mapping[str, Any],  # noqa: ARG002  # there is nothing to configure
+        config: Mapping[str, Any],
         *,
         oracle: bool,  # noqa: ARG002  # a pool has no outputs to compare
     ) -> None:
@@ -50,12 +57,14 @@ class PoolAdapter:
         self._backend = backend
         self._pool = DevicePool(backend, "main")
         self._other = DevicePool(backend, "other")
-        self._stranger = Backend(backend.device)
+        apart = choice("abroad", config, _ABROAD)
+        self._stranger = Backend(backend.device) if apart else backend
         self._abroad = DevicePool(self._stranger, "abroad")
         self._blocks: dict[str, Block] = {}
         self._holders: defaultdict[str, object] = defaultdict(object)
         self._leased: dict[str, str] = {}
         self._profiles: dict[str, dict[int, int]] = {}
+        self._graphs: dict[str, str] = {}
 
     @verb
     def get(self, nbytes: int, name: str) -> Facts:
@@ -64,7 +73,7 @@ class PoolAdapter:
 
     @verb
     def get_abroad(self, nbytes: int, name: str) -> Facts:
-        """Take a block of the other backend's pool and remember it by name."""
+        """Take a block of the pool abroad and remember it by name."""
         return self._get(self._abroad, nbytes, name)
 
     @verb
@@ -73,19 +82,21 @@ class PoolAdapter:
         key = self._holders[holder] if holder else None
         facts = self._told(lambda: self._pool.put(self._block(name), key))
         if not facts["refused"]:
-            del self._blocks[name]
+            self._forget(name)
         return facts
 
     @verb
     def put_home(self, name: str) -> Facts:
         """Put a block into the pool that it comes from, whichever that is."""
-        block = self._blocks.pop(name)
-        block.owner.put(block)
-        return {"retained_bytes": block.owner.figures.retained_bytes}
+        block = self._block(name)
+        facts = self._told(lambda: block.owner.put(block))
+        if not facts["refused"]:
+            self._forget(name)
+        return {**facts, "retained_bytes": block.owner.figures.retained_bytes}
 
     @verb
     def put_abroad(self, name: str) -> Facts:
-        """Put a block into the other backend's pool."""
+        """Put a block into the pool abroad."""
         return self._told(lambda: self._abroad.put(self._block(name)))
 
     @verb
@@ -96,7 +107,7 @@ class PoolAdapter:
     @verb
     def lease(self, name: str, holder: str) -> Facts:
         """Hand a block to a holder, who alone may put it back."""
-        key = self._holders[holder]
+        key = self._holders[named("holder", {"holder": holder})]
         facts = self._told(lambda: self._pool.lease(self._block(name), key))
         if not facts["refused"]:
             self._leased[name] = holder
@@ -104,7 +115,7 @@ class PoolAdapter:
 
     @verb
     def draw_on_other_backend(self) -> Facts:
-        """Draw scratch for another backend while this pool is the active one."""
+        """Draw scratch for the backend abroad while this pool is the active one."""
         from capturegate_reference.scratch import active_pool, scope
 
         with scope(self._pool):
@@ -119,6 +130,7 @@ class PoolAdapter:
     @verb
     def profile(self, shape: str = "default") -> Facts:
         """Take the demand since the last boundary, as that of a shape."""
+        named("shape", {"shape": shape})
         profile = self._profiles[shape] = self._pool.step_demand_profile()
         return {
             "blocks": sum(profile.values()),
@@ -129,7 +141,8 @@ class PoolAdapter:
     @verb
     def pre_grow(self, shape: str = "default") -> Facts:
         """Make the free stacks as deep as a shape's profile."""
-        return {"created": self._pool.pre_grow_for_capture(self._profiles.get(shape, {}))}
+        profile = choice("shape", {"shape": shape}, self._profiles)
+        return {"created": self._pool.pre_grow_for_capture(profile)}
 
     @verb
     def drain(self) -> Facts:
@@ -139,13 +152,15 @@ class PoolAdapter:
     @verb
     def pin(self, name: str, graph: str) -> Facts:
         """Pin a block that is out for a graph."""
+        self._graphs[named("graph", {"graph": graph})] = graph
         self._pool.pin_for_graph(graph, [self._block(name)])
         return {"pinned_bytes": self._pool.figures.pinned_bytes}
 
     @verb
     def unpin(self, graph: str) -> Facts:
         """Drop a graph's pins."""
-        self._pool.unpin_for_graph(graph)
+        self._pool.unpin_for_graph(choice("graph", {"graph": graph}, self._graphs))
+        del self._graphs[graph]
         return {"pinned_bytes": self._pool.figures.pinned_bytes}
 
     @verb
@@ -160,6 +175,9 @@ class PoolAdapter:
         """Let threads take and return blocks of a pool of their own, in a seed's order, twice."""
         from capturegate_reference.churn import churn
 
+        at_least("threads", {"threads": threads}, 1, THREADS_MAX)
+        at_least("rounds", {"rounds": rounds}, 1, ROUNDS_MAX)
+        at_least("seed", {"seed": seed}, 0, SEED_MAX)
         first, second = (
             churn(self._backend, threads=threads, rounds=rounds, seed=seed) for _ in range(2)
         )
@@ -169,6 +187,8 @@ class PoolAdapter:
             "handed_out_twice": first.handed_out_twice,
             "lost_bytes": first.lost_bytes,
             "failed_threads": first.failures,
+            # Each thread is given a turn to begin with; every other one somebody lost.
+            "turns_lost": first.switches - threads,
             "repeatable": (first.order, first.switches) == (second.order, second.switches),
         }
 
@@ -205,7 +225,8 @@ class PoolAdapter:
             pool.drain()
 
     def _get(self, pool: DevicePool, nbytes: int, name: str) -> Facts:
-        if name in self._blocks:
+        at_least("nbytes", {"nbytes": nbytes}, 0, NBYTES_MAX)
+        if named("name", {"name": name}) in self._blocks:
             raise InputError(f"the block {name!r} is out already")
         block = self._blocks[name] = pool.get(nbytes)
         return {
@@ -213,6 +234,10 @@ class PoolAdapter:
             "class_bytes": block.charged_class,
             "block_bytes": block.size_class,
         }
+
+    def _forget(self, name: str) -> None:
+        del self._blocks[name]
+        self._leased.pop(name, None)
 
     def _block(self, name: str) -> Block:
         if name not in self._blocks:

@@ -32,7 +32,10 @@ _COUNTERS = (
 
 
 class PromptAdapter:
-    """Prompts and the decode steps after them. Each prompt is a request; the newest decode."""
+    """Prompts and the decode steps after them. Each prompt is a request; the newest decode.
+
+    `decoding` is how many of them a decode step is of that does not say so itself.
+    """
 
     config_keys: ClassVar[Mapping[str, tuple[type, Any]]] = {
         **rig.RIG_KEYS,
@@ -46,6 +49,7 @@ class PromptAdapter:
         "siblings_max": (int, 2),
         "part_tokens": (int, 8),
         "requests_max": (int, 4),
+        "decoding": (int, 1),
     }
     predicates: ClassVar[Mapping[str, Callable[[], bool]]] = PREDICATES
     tells_pool: ClassVar[bool] = True
@@ -69,6 +73,7 @@ class PromptAdapter:
         for name in ("entries_max", "siblings_max"):
             at_least(name, config, 1)
         self._requests_max = at_least("requests_max", config, 1, _REQUESTS_MAX)
+        self._decoding = at_least("decoding", config, 1, self._requests_max)
         self.rig = rig.Rig(backend, config)
         self._core = ServingCore(
             self.rig.backend,
@@ -100,15 +105,12 @@ class PromptAdapter:
     @verb
     def prompt(self, tokens: int, tap: bool = False) -> Facts:
         """Run a new request's prompt of so many tokens, which no other request has."""
-        import numpy as np
+        from capturegate_reference.workload import new_prompt
 
         sizes = self._core.sizes
-        if not 0 < tokens < sizes.context_tokens:
-            raise InputError(f"a prompt of {tokens} tokens does not fit {sizes.context_tokens}")
-        line = self._prompts % self._requests_max
-        random = np.random.default_rng((7, self._prompts))
-        drawn = [int(token) for token in random.integers(sizes.vocab, size=tokens)]
-        pages = tuple(1 + line * sizes.columns + column for column in range(sizes.columns))
+        at_least("tokens", {"tokens": tokens}, 1, sizes.context_tokens - 1)
+        drawn = new_prompt(self._prompts, tokens, sizes.vocab)
+        pages = sizes.pages_of(self._prompts % self._requests_max)
         self._prompts += 1
         self._runner.tapped = tap
         token = self._core.prompt(drawn, pages)
@@ -125,12 +127,18 @@ class PromptAdapter:
         return refusal
 
     @verb
-    def decode(self, requests: int = 1) -> Facts:
-        """Run a decode step of the newest requests."""
-        at_least("requests", {"requests": requests}, 1)
+    def decode(self, requests: int = 0) -> Facts:
+        """Run a decode step of the newest requests; 0 for as many as are configured."""
+        requests = at_least("requests", {"requests": requests}, 0) or self._decoding
         chosen = self._requests[-requests:]
         if len(chosen) < requests:
-            raise InputError(f"{requests} requests were to decode, {len(chosen)} are there")
+            raise InputError(
+                f"{requests} requests were to decode, {len(chosen)} are there",
+                expected="a prompt for each of them before",
+            )
+        furthest, context = max(r.position for r in chosen) + 1, self._core.sizes.context_tokens
+        if furthest > context:
+            raise InputError(f"a step to position {furthest} does not fit {context}")
         result, answers = self._core.step([request.entry() for request in chosen])
         for request, answer in zip(chosen, answers, strict=True):
             request.position, request.token = request.position + 1, answer

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from capturegate.backend import Backend, CaptureMode, Graph, GraphExec, Stream
 from capturegate.notes import GraphNotes
-from capturegate_reference.captures import StreamCapture
+from capturegate_reference.captures import StreamCapture, executable_of
 from capturegate_reference.pool import Block, DevicePool
 from capturegate_reference.prompt_graph import Nodes, Observation
 
@@ -189,7 +189,7 @@ class PromptGraphCache:
             self.counts[INERT] += 1
             return INERT
         try:
-            executable = self._backend.graph_instantiate(graph)
+            executable = executable_of(self._backend, graph)
         finally:
             self._backend.graph_destroy(graph)
         entry = Entry(
@@ -236,7 +236,7 @@ class PromptGraphCache:
             if not self._backend.raw.graph_exec_update(entry.executable, graph).ok:
                 self._backend.get_last_error()
                 outcome = "reinstantiated"
-                fresh = self._backend.graph_instantiate(graph)
+                fresh = executable_of(self._backend, graph)
                 self._backend.graph_exec_destroy(entry.executable)
                 entry.executable = fresh
         finally:

@@ -217,10 +217,8 @@ class PromptRunner:
             properties=room.addresses,
             source=part.source,
         )
-        try:
+        with room.host.read_by(self._stream):
             self.cache.run(observation, work)
-        finally:
-            room.host.mark_uploaded(self._stream)
         self.parts += 1
         return Logits(pointer=room.logits.pointer, rows=rows, rows_padded=rows)
 

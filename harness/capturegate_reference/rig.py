@@ -18,7 +18,7 @@ from capturegate_reference.instruments import (
     RetiledCaches,
 )
 from capturegate_reference.instruments import refuse as refuse_call
-from capturegate_reference.tenant import Tenant, VisitedDevice
+from capturegate_reference.tenant import BLOCKS_MAX, NBYTES_MAX, Tenant, VisitedDevice
 
 if TYPE_CHECKING:
     from capturegate_reference.model import Model
@@ -109,7 +109,6 @@ def output(name: str, rows: Logits, width: int) -> Output:
 def refuse(self: Rigged, number: int = 1) -> Facts:
     """Let one of the coming calls be refused that the configured fault is about."""
     self.rig.shows = False
-    at_least("number", {"number": number}, 1)
     refuse_call(self.rig.faulty, number)
     return {}
 
@@ -133,8 +132,8 @@ def drain(self: Rigged) -> Facts:
 def seat_tenant(self: Rigged, nbytes: int, blocks: int = 1) -> Facts:
     """Let somebody else take blocks and fill them."""
     self.rig.shows = False
-    for name, value in (("nbytes", nbytes), ("blocks", blocks)):
-        at_least(name, {name: value}, 1)
+    at_least("nbytes", {"nbytes": nbytes}, 1, NBYTES_MAX)
+    at_least("blocks", {"blocks": blocks}, 1, BLOCKS_MAX)
     self.rig.seat(nbytes, blocks)
     return {"blocks": blocks}
 

@@ -7,16 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from capturegate.adapter import Facts, Output, verb
-from capturegate.backend import Array, Backend, CaptureMode, Pointer, StreamKind
-from capturegate_reference.configuration import choice
+from capturegate.backend import Backend, Pointer
+from capturegate.errors import InputError
+from capturegate_reference.configuration import at_least, capture_mode, choice
 from capturegate_reference.errors import SeamError
+from capturegate_reference.vectors import NBYTES, WIDTH, VectorPass
 
 if TYPE_CHECKING:
     from capturegate_reference.breakable import BreakableGraph
     from capturegate_reference.cells import InputCell
 
-WIDTH = 8
-NBYTES = 4 * WIDTH
+BREAKS_MAX = 64
+FORKS_MAX = 64
+REFRESH_NBYTES_MAX = 1 << 12
 
 
 class SeamAdapter:
@@ -37,61 +40,48 @@ class SeamAdapter:
     def __init__(self, backend: Backend, config: Mapping[str, Any], *, oracle: bool) -> None:
         from capturegate_reference.breakable import GraphMode
         from capturegate_reference.cells import InputCell
-        from capturegate_reference.pool import DevicePool
 
         self._backend = backend
         self._oracle = oracle
-        self._breaks: int = config["breaks"]
-        self._forks: int = config["forks"]
+        self._breaks = at_least("breaks", config, 0, BREAKS_MAX)
+        self._forks = at_least("forks", config, 0, FORKS_MAX)
         self._mode = choice("mode", config, {mode.value: mode for mode in GraphMode})
-        captures = {mode.value: mode for mode in CaptureMode}
-        self._capture_mode = choice("capture_mode", config, captures)
-        self._stream = backend.stream_create(StreamKind.NON_BLOCKING)
-        self._pool = DevicePool(backend, "persistent")
-        self._total = self._pool.get(NBYTES)
-        self._spare = self._pool.get(NBYTES)
+        self._capture_mode = capture_mode(config)
+        self._vectors = VectorPass(
+            backend, mode=self._mode, capture_mode=self._capture_mode, oracle=oracle
+        )
+        self._graph = self._vectors.graph
+        self._stream = self._vectors.stream
+        self._spare = self._vectors.vector()
         self.cell: InputCell = InputCell(backend, "input")
-        self._graph: BreakableGraph = self._new_graph()
         self._steps = 0
-        self._ran = False
 
     @verb
-    def bind(self, nbytes: int = NBYTES) -> Facts:
+    def bind(self) -> Facts:
         """Bind the input cell."""
-        return self._told(lambda: self.cell.bind(self._pool, nbytes))
+        return self._told(lambda: self.cell.bind(self._vectors.pool, NBYTES))
 
     @verb
     def refresh(self, nbytes: int = NBYTES, source: str = "host") -> Facts:
         """Refresh the first bytes of the input, from the host or the device, with other values."""
+        at_least("nbytes", {"nbytes": nbytes}, 0, REFRESH_NBYTES_MAX)
+        from_device = choice("source", {"source": source}, {"host": False, "device": True})
         self._steps += 1
-        values = [float(self._steps + column) for column in range(max(WIDTH, nbytes // 4))]
-        data = struct.pack(f"<{len(values)}f", *values)[:nbytes]
         at = self.cell.counts["binds"] and self.cell.pointer.address
-        if source == "host":
-            facts = self._told(lambda: self.cell.refresh_host(data, self._stream))
-        else:
-            spare = self._spare.pointer
-            self._backend.memset(spare, self._steps, NBYTES)
-            facts = self._told(lambda: self.cell.refresh_device(spare, nbytes, self._stream))
+        if from_device:
+            self._backend.memset(self._spare, self._steps, NBYTES)
+        refresh = self._from_device if from_device else self._from_host
+        facts = self._told(lambda: refresh(nbytes))
         moved = bool(at) and at != self.cell.pointer.address
         return {**facts, "moved": moved}
 
     @verb
     def run(self) -> Facts:
         """Run the pass: captured when it is its first time, replayed from then on."""
-        from capturegate_reference.breakable import ContainerState
-
-        self._backend.memset_async(self._total.pointer, 0, NBYTES, self._stream)
-        if self._oracle:
-            self._pass()
-        else:
-            if self._graph.state is ContainerState.NEW:
-                with self._graph.capture():
-                    self._pass()
-            self._graph.replay()
-        self._backend.stream_synchronize(self._stream)
-        self._ran = True
-        return {"segments": self._graph.segments, "state": str(self._graph.state)}
+        if not self.cell.counts["binds"]:
+            raise InputError("there is no input to run on", expected="the input cell bound before")
+        self._backend.memset_async(self._vectors.total, 0, NBYTES, self._stream)
+        return self._vectors.run(self._pass)
 
     @verb
     def nest(self) -> Facts:
@@ -129,23 +119,23 @@ class SeamAdapter:
 
     def outputs(self) -> Sequence[Output]:
         """The vector, after a pass."""
-        if not self._ran:
-            return ()
-        pointer = self._total.pointer
-        return (Output(name="total", pointer=pointer, row_bytes=NBYTES, rows=1, rows_padded=1),)
+        return self._vectors.outputs()
 
     def buffers(self) -> Sequence[Pointer]:
         """The vector."""
-        return (self._total.pointer,)
+        return (self._vectors.total,)
 
     def close(self) -> None:
         """Let go of everything."""
-        self._graph.close()
-        self.cell.close()
-        for block in (self._total, self._spare):
-            self._pool.put(block)
-        self._pool.drain()
-        self._backend.stream_destroy(self._stream)
+        self._vectors.close(self.cell.close)
+
+    def _from_host(self, nbytes: int) -> None:
+        values = [float(self._steps + column) for column in range(max(WIDTH, nbytes // 4))]
+        data = struct.pack(f"<{len(values)}f", *values)[:nbytes]
+        self.cell.refresh_host(data, self._stream)
+
+    def _from_device(self, nbytes: int) -> None:
+        self.cell.refresh_device(self._spare, nbytes, self._stream)
 
     def _new_graph(self) -> BreakableGraph:
         from capturegate_reference.breakable import BreakableGraph
@@ -155,13 +145,10 @@ class SeamAdapter:
         )
 
     def _pass(self) -> None:
-        from capturegate_reference.kernels import ADD
+        total, given = self._vectors.total, self.cell.pointer
 
-        total = self._total.pointer.array((WIDTH,))
-        given = self.cell.pointer.array((WIDTH,))
-
-        def add(term: Array) -> None:
-            self._backend.launch(ADD, (total, term, WIDTH), self._stream, WIDTH)
+        def add(term: Pointer) -> None:
+            self._vectors.add(total, term, self._stream)
 
         for number in range(self._breaks + 1):
             if number:
@@ -169,18 +156,18 @@ class SeamAdapter:
             add(given)
             for _ in range(0 if self._oracle else self._forks):
                 side = self._graph.fork()
-                self._backend.memset_async(self._spare.pointer, 0, NBYTES, side)
+                self._backend.memset_async(self._spare, 0, NBYTES, side)
 
     def _opened(
         self, graph: BreakableGraph, act: Callable[[], object], *, closed: bool = False
     ) -> Facts:
         """Open a container and do something inside, or once it is closed; what that came to."""
-        self._ran = False
+        self._vectors.shows = False
         if self._oracle:
             return {}  # an oracle never captures
         facts: Facts = {}
         with graph.capture():
-            self._backend.memset_async(self._spare.pointer, 0, NBYTES, self._stream)
+            self._backend.memset_async(self._spare, 0, NBYTES, self._stream)
             if not closed:
                 facts = self._told(act)
         if closed:
@@ -190,7 +177,7 @@ class SeamAdapter:
 
     def _told(self, act: Callable[[], object]) -> Facts:
         """Do something that may be refused; whether it was, and after how many backend calls."""
-        self._ran = False
+        self._vectors.shows = False
         before, refused = self._backend.recorder.count, False
         try:
             act()

@@ -105,7 +105,7 @@ def _require_sense(config: Mapping[str, Any], sizes: ModelSizes) -> None:
     at_least("running_max", config, 1, _RUNNING_MAX)
     at_least("part_tokens", config, 1, context)
     drafts = choice("drafting", config, _DRAFTERS)
-    at_least("draft_tokens", config, 1, context - 1 if drafts else None)
+    at_least("draft_tokens", config, 1, context - 1 if drafts else _RUNNING_MAX)
     at_least("draft_layers", config, 1, sizes.layers)
     if drafts and not config["speculation"]:
         raise InputError(
@@ -195,13 +195,16 @@ class ServerAdapter:
         """Serve as many requests at once as each warm-up size, all sizes once in each round."""
         given = {"concurrency": concurrency, "rounds": rounds}
         at_least("concurrency", given, 1, _WAITING_MAX)
-        at_least("rounds", given, 1)
+        at_least("rounds", given, 1, _WAITING_MAX)
         self._require_fit(5, 2)
         tally: Counter[str] = Counter()
         for _ in range(rounds):
             for size in WARM_UP_SIZES:
-                if size <= concurrency:
-                    tally += self._serve(self._prompts(size, 1, 0, 5, 0), size, 2, [])
+                prompts = self._prompts(size, 1, 0, 5, 0)
+                # An oracle has no graph to warm up, and what warm-ups say is shown to nobody.
+                if size <= concurrency and not self._oracle:
+                    tally += self._serve(prompts, size, 2, [])
+        self._shows = False
         return self._told(tally)
 
     @verb
@@ -219,10 +222,10 @@ class ServerAdapter:
         prompt_tokens = shared_tokens + own_tokens
         given = {"requests": requests, "families": families, "new_tokens": new_tokens}
         for name in given:
-            at_least(name, given, 1)
+            at_least(name, given, 1, _WAITING_MAX)
         given = {"shared_tokens": shared_tokens, "own_tokens": own_tokens, "spread": spread}
         for name in given:
-            at_least(name, given, 0)
+            at_least(name, given, 0, self._sizes.context_tokens)
         at_least("concurrency", {"concurrency": concurrency}, 1, _WAITING_MAX)
         at_least("shared_tokens + own_tokens", {"shared_tokens + own_tokens": prompt_tokens}, 1)
         self._require_fit(prompt_tokens + min(spread, requests - 1), new_tokens)

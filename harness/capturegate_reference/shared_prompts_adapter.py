@@ -6,16 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from capturegate.adapter import Facts, Output, verb
-from capturegate.backend import Backend, CaptureMode, Pointer, StreamKind
-from capturegate.errors import InputError
-from capturegate_reference.configuration import choice
-from capturegate_reference.pool_adapter import pool_bypassed
-from capturegate_reference.tenant import Tenant
+from capturegate.backend import Backend, Pointer
+from capturegate_reference import rig
+from capturegate_reference.configuration import at_least, capture_mode
+from capturegate_reference.pool_adapter import PREDICATES
 
 if TYPE_CHECKING:
     from capturegate_reference.slots import Logits
 
-COLUMNS = 4
+_COUNTERS = ("seeded", "replayed", "updated", "reinstantiated", "released")
 
 
 class SharedPromptsAdapter:
@@ -26,124 +25,82 @@ class SharedPromptsAdapter:
     """
 
     config_keys: ClassVar[Mapping[str, tuple[type, Any]]] = {
+        **rig.RIG_KEYS,
         "siblings_max": (int, 2),
         "part_tokens": (int, 16),
-        "capture_mode": (str, "thread_local"),
     }
-    predicates: ClassVar[Mapping[str, Callable[[], bool]]] = {
-        "pool.bypassed": lambda: pool_bypassed()
-    }
+    predicates: ClassVar[Mapping[str, Callable[[], bool]]] = PREDICATES
     tells_pool: ClassVar[bool] = True
 
+    ask_tenant = rig.ask_tenant
+    drain = rig.drain
+    refuse = rig.refuse
+    retile = rig.retile
+    seat_tenant = rig.seat_tenant
+    unseat_tenant = rig.unseat_tenant
+
     def __init__(self, backend: Backend, config: Mapping[str, Any], *, oracle: bool) -> None:
-        from capturegate_reference.model import Model
-        from capturegate_reference.pool import DevicePool
+        from capturegate_reference.parts import Parts
         from capturegate_reference.prompt_cache import PromptCacheConfig, PromptGraphCache
         from capturegate_reference.prompt_runner import PromptRunner
         from capturegate_reference.sizes import ModelSizes
 
-        self._sizes = ModelSizes(layers=2, page_tokens=16, columns=COLUMNS)
-        self._backend = backend
-        self._stream = backend.stream_create(StreamKind.NON_BLOCKING)
-        self._persistent = DevicePool(backend, "persistent")
-        self._scratch = DevicePool(backend, "prompt")
-        self._model = Model(
-            backend,
-            self._sizes,
-            pool=self._scratch,
-            persistent=self._persistent,
-            pages=1 + 2 * COLUMNS,
-            seed=0,
-        )
-        modes = {mode.value: mode for mode in CaptureMode}
+        self._sizes = sizes = ModelSizes(layers=2, page_tokens=16, columns=4)
+        at_least("siblings_max", config, 1)
+        at_least("part_tokens", config, 1, sizes.context_tokens)
+        self.rig = rig.Rig(backend, config)
+        self._parts = parts = Parts(self.rig.backend, sizes, pages=1 + 2 * sizes.columns)
         self._cache = PromptGraphCache(
-            backend,
+            self.rig.backend,
             PromptCacheConfig(
                 enabled=not oracle,
                 siblings_max=config["siblings_max"],
-                capture_mode=choice("capture_mode", config, modes),
+                capture_mode=capture_mode(config),
             ),
-            stream=self._stream,
-            pool=self._scratch,
+            stream=parts.stream,
+            pool=parts.pool,
         )
         self._runners = [
             PromptRunner(
-                backend,
-                self._model,
+                self.rig.backend,
+                parts.model,
                 self._cache,
-                stream=self._stream,
-                scratch=self._scratch,
-                persistent=self._persistent,
+                stream=parts.stream,
+                scratch=parts.pool,
+                persistent=parts.persistent,
                 part_tokens=config["part_tokens"],
             )
             for _ in range(2)
         ]
-        self._tenant = Tenant(backend, self._scratch)
+        self.rig.watch(parts.pool, parts.model)
         self._prompts = 0
         self._logits: Logits | None = None
 
     @verb
     def prompt(self, tokens: int, runner: int = 1) -> Facts:
         """Have a runner, the first or the second, run a prompt that nobody had before."""
-        import numpy as np
-
         from capturegate_reference.prompt_runner import PromptText
+        from capturegate_reference.workload import new_prompt
 
-        if runner not in (1, 2) or not 0 < tokens < self._sizes.context_tokens:
-            raise InputError(
-                f"no prompt of {tokens} tokens can run on runner {runner}",
-                expected=f"runner 1 or 2, and less than {self._sizes.context_tokens} tokens",
-            )
-        random = np.random.default_rng((7, self._prompts))
-        drawn = [int(token) for token in random.integers(self._sizes.vocab, size=tokens)]
+        at_least("runner", {"runner": runner}, 1, len(self._runners))
+        at_least("tokens", {"tokens": tokens}, 1, self._sizes.context_tokens - 1)
+        text = PromptText(self.rig.backend, new_prompt(self._prompts, tokens, self._sizes.vocab))
         self._prompts += 1
-        first = 1 + (runner - 1) * COLUMNS
-        text = PromptText(self._backend, drawn)
-        pages = tuple(range(first, first + COLUMNS))
+        pages = self._sizes.pages_of(runner - 1)
         self._logits = self._runners[runner - 1].run(text, pages)
-        self._backend.stream_synchronize(self._stream)
+        self.rig.backend.stream_synchronize(self._parts.stream)
+        self.rig.shows = True
         return {"executables": self._cache.size}
-
-    @verb
-    def seat_tenant(self, nbytes: int, blocks: int = 1) -> Facts:
-        """Let somebody else take blocks of the prompts' pool and fill them."""
-        self._logits = None
-        self._tenant.take(nbytes, blocks)
-        return {"blocks": blocks}
-
-    @verb
-    def unseat_tenant(self) -> Facts:
-        """Let the tenant give his blocks back."""
-        self._logits = None
-        blocks = len(self._tenant)
-        self._tenant.leave()
-        return {"blocks": blocks}
-
-    @verb
-    def drain(self) -> Facts:
-        """Give all free scratch to the driver."""
-        self._logits = None
-        return {"freed_bytes": self._scratch.drain()}
 
     def counters(self) -> Mapping[str, int]:
         """What the cache counts, from 0."""
-        names = ("seeded", "replayed", "updated", "reinstantiated", "released")
-        return {f"prompt.{name}": self._cache.counts[name] for name in names}
+        return {f"prompt.{name}": self._cache.counts[name] for name in _COUNTERS}
 
     def outputs(self) -> Sequence[Output]:
         """The logits of the last part; nothing after other verbs."""
-        logits = self._logits
-        if logits is None:
+        if self._logits is None or not self.rig.shows:
             return ()
-        return (
-            Output(
-                name="prompt-logits",
-                pointer=logits.pointer,
-                row_bytes=4 * self._sizes.vocab,
-                rows=logits.rows,
-                rows_padded=logits.rows_padded,
-            ),
-        )
+        return (rig.output("prompt-logits", self._logits, self._sizes.vocab),)
 
     def buffers(self) -> Sequence[Pointer]:
         """The logits that coming replays may write, in each room."""
@@ -152,10 +109,4 @@ class SharedPromptsAdapter:
 
     def close(self) -> None:
         """Let go of everything."""
-        self._tenant.leave()
-        for runner in self._runners:
-            runner.close()
-        self._model.close()
-        self._scratch.drain()
-        self._persistent.drain()
-        self._backend.stream_destroy(self._stream)
+        self.rig.close(*(runner.close for runner in self._runners), self._parts.close)

@@ -93,3 +93,8 @@ class ModelSizes:
     def context_tokens(self) -> int:
         """The most tokens that a request can have."""
         return self.columns * self.page_tokens
+
+    def pages_of(self, line: int) -> tuple[int, ...]:
+        """The pages of a request that has a line of its own; the one before them is nobody's."""
+        first = 1 + line * self.columns
+        return tuple(range(first, first + self.columns))

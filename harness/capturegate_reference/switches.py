@@ -32,6 +32,10 @@ class Switches:
     prompt_graph_capture_seed: bool
 
 
+VARIABLES = tuple(f"CAPTUREGATE_{name.upper()}" for name in Switches.__dataclass_fields__)
+"""The environment variables of the switches."""
+
+
 @functools.cache
 def switches() -> Switches:
     """The switches as the environment stood when somebody first asked.

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 CANARY = 0x5A
 
+NBYTES_MAX = 1 << 20
+"""The largest block that a tenant takes; he fills every byte of it."""
+
+BLOCKS_MAX = 64
+
 
 class Tenant:
     """Holds blocks full of canaries."""

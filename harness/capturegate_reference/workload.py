@@ -32,10 +32,16 @@ class Workload:
             family, length = number % self.families, self.own_tokens + number % (self.spread + 1)
             # A family is the same whatever the seed: a second workload shares the first one's.
             yield (
-                *self._draw((1, family), self.shared_tokens),
-                *self._draw((2, self.seed, number), length),
+                *_drawn((1, family), self.shared_tokens, self.vocab),
+                *_drawn((2, self.seed, number), length, self.vocab),
             )
 
-    def _draw(self, seed: tuple[int, ...], count: int) -> tuple[int, ...]:
-        random = np.random.default_rng(seed)
-        return tuple(int(token) for token in random.integers(self.vocab, size=count))
+
+def new_prompt(number: int, tokens: int, vocab: int) -> tuple[int, ...]:
+    """A prompt by itself, which is like no other one of another number."""
+    return _drawn((7, number), tokens, vocab)
+
+
+def _drawn(seed: tuple[int, ...], count: int, vocab: int) -> tuple[int, ...]:
+    random = np.random.default_rng(seed)
+    return tuple(int(token) for token in random.integers(vocab, size=count))

@@ -20,6 +20,9 @@ NOT_READY = "cudaErrorNotReady"
 INVALID_VALUE = "cudaErrorInvalidValue"
 INVALID_HANDLE = "cudaErrorInvalidResourceHandle"
 
+_outcome = tuple.__new__
+"""Makes an outcome of all its fields, the shorter way: most calls do work."""
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -102,7 +105,7 @@ class Context:
             return Outcome(SUCCESS, None, capture.id, node.id if node else 0)
         reads, writes = self.memory.spans(operation.reads), self.memory.spans(operation.writes)
         self.submit(target, operation)
-        return Outcome(SUCCESS, None, 0, 0, reads, writes)
+        return _outcome(Outcome, (SUCCESS, None, 0, 0, reads, writes))
 
     def submit(
         self, stream: StreamState, operation: Operation, waits: Iterable[Work | None] = ()
@@ -133,12 +136,13 @@ def runtime_call(
     def call(self: G, /, *args: P.args, **kwargs: P.kwargs) -> Outcome[T]:
         context = self.context
         with context.lock:
-            if context.world.body_of:
+            world = context.world
+            if world.body_of:
                 raise KernelMisuse(
-                    context.world.body_of, f"its body called {name}; a kernel cannot call CUDA"
+                    world.body_of, f"its body called {name}; a kernel cannot call CUDA"
                 )
-            if context.world.refusal:
-                return context.fail(name, context.world.refusal)
+            if world.refusal:
+                return context.fail(name, world.refusal)
             return method(self, *args, **kwargs)
 
     update_wrapper(call, method)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,10 +26,14 @@ OUTPUT_POISON = 0x7FC00BAD
 OUTPUT_POISON_BYTE = 0xBD
 
 _POISON = np.array(OUTPUT_POISON, np.uint32)
-_POISON_OF: dict[int, Any] = {8: _POISON, 4: _POISON, 1: np.array(OUTPUT_POISON_BYTE, np.uint8)}
-"""Poison by the size in bytes of an item that it stands in; arrays, for they compare fastest."""
+_POISON_OF: dict[int, Any] = {4: _POISON, 1: np.array(OUTPUT_POISON_BYTE, np.uint8)}
+"""Poison by the size in bytes of a unit of it; arrays, for they compare fastest."""
+
+_IN, _OUT, _SCALAR = Access.IN, Access.OUT, Access.SCALAR
 
 _DTYPES = {name: np.dtype(name) for name in ITEM_BYTES}
+_UNIT_BYTES = {name: 1 if nbytes == 1 else 4 for name, nbytes in ITEM_BYTES.items()}
+"""How much of an item its poison covers at a time."""
 
 THREADS_MAX = 1024
 GRID_X_MAX, GRID_YZ_MAX = 2**31 - 1, 65535
@@ -45,24 +49,9 @@ class KernelMisuse(CapturegateError):
         super().__init__(f"kernel {kernel}: {problem}")
 
 
-class BakedArray(NamedTuple):
-    """One array argument as it was at the launch or capture; a launch makes one for each."""
-
-    param: Param
-    address: int
-    shape: tuple[int, ...]
-    nbytes: int
-
-
-Baked = BakedArray | int | float
-
-
-class Output(NamedTuple):
-    """An OUT argument, its position, and the memory that it goes to."""
-
-    at: int
-    arg: BakedArray
-    target: Any
+BakedArray = tuple[int, Param, int, tuple[int, ...], int]
+"""An array argument as it was at the launch or capture: its position among the arguments, its
+parameter, address, shape, and length in bytes. A plain tuple, for a launch makes one for each."""
 
 
 class KernelCall:
@@ -74,10 +63,11 @@ class KernelCall:
 
     __slots__ = (
         "_arrays",
+        "_baked",
         "_given",
         "_outputs",
+        "_scalars",
         "_version",
-        "args",
         "block",
         "grid",
         "kernel",
@@ -93,18 +83,21 @@ class KernelCall:
         self.name = kernel.name
         self.grid = grid
         self.block = block
-        self.args = bake(kernel, args)
-        arrays = [arg for arg in self.args if isinstance(arg, BakedArray)]
-        self.reads: tuple[Region, ...] = tuple(
-            [(a.address, a.nbytes) for a in arrays if a.param.access is not Access.OUT]
-        )
-        self.writes: tuple[Region, ...] = tuple(
-            [(a.address, a.nbytes) for a in arrays if a.param.access is not Access.IN]
-        )
+        self._scalars, self._baked = bake(kernel, args)
+        reads: list[Region] = []
+        writes: list[Region] = []
+        for _, param, address, _, nbytes in self._baked:
+            region, access = (address, nbytes), param.access
+            if access is not _OUT:
+                reads.append(region)
+            if access is not _IN:
+                writes.append(region)
+        self.reads = tuple(reads)
+        self.writes = tuple(writes)
         self._version = -1
         self._given: list[Any] = []
         self._arrays: list[int] = []
-        self._outputs: list[Output] = []
+        self._outputs: list[tuple[BakedArray, Any]] = []
 
     def run(self, world: World) -> None:
         """Run the body on what stands at the baked addresses now."""
@@ -115,14 +108,14 @@ class KernelCall:
             # A body may change the shape or the flags of what it gets, or keep it.
             given[at] = given[at].view()
         written = []
-        for at, arg, target in self._outputs:
-            buffer, words = _unreadable(arg)
-            given[at] = buffer.view()
-            written.append((arg, buffer, words, target))
+        for baked, target in self._outputs:
+            buffer, words = _unreadable(baked)
+            given[baked[0]] = buffer.view()
+            written.append((baked[1], buffer, words, target))
         self._call(world, given)
-        for arg, buffer, words, target in written:
+        for param, buffer, words, target in written:
             if _unwritten(words):
-                raise KernelMisuse(self.name, f"parameter {arg.param.name} was not written whole")
+                raise KernelMisuse(self.name, f"parameter {param.name} was not written whole")
             target[...] = buffer
 
     def _call(self, world: World, given: list[Any]) -> None:
@@ -138,22 +131,24 @@ class KernelCall:
 
     def _resolve(self, world: World) -> None:
         """Find what stands at the addresses."""
-        self._given = list(self.args)
-        self._arrays = []
-        self._outputs = []
-        for at, arg in enumerate(self.args):
-            if isinstance(arg, BakedArray):
-                memory = _memory_of(arg, world)
-                if arg.param.access is Access.OUT:
-                    self._outputs.append(Output(at, arg, memory))
-                else:
-                    self._given[at] = memory
-                    self._arrays.append(at)
+        given = self._given = self._scalars.copy()
+        arrays = self._arrays = []
+        outputs = self._outputs = []
+        for baked in self._baked:
+            memory = _memory_of(baked, world)
+            if baked[1].access is _OUT:
+                outputs.append((baked, memory))
+            else:
+                at = baked[0]
+                given[at] = memory
+                arrays.append(at)
         self._version = world.memory.version
 
 
-def bake(kernel: Kernel, args: Sequence[Argument]) -> tuple[Baked, ...]:
-    """The arguments by value.
+def bake(
+    kernel: Kernel, args: Sequence[Argument]
+) -> tuple[list[int | float | None], list[BakedArray]]:
+    """The arguments by value: all with None for arrays, and the arrays.
 
     Raises:
         KernelMisuse: they are not what the kernel declares.
@@ -162,23 +157,26 @@ def bake(kernel: Kernel, args: Sequence[Argument]) -> tuple[Baked, ...]:
         raise KernelMisuse(
             kernel.name, f"takes {len(kernel.params)} arguments, {len(args)} were given"
         )
-    baked: list[Baked] = []
+    scalars: list[int | float | None] = []
+    arrays: list[BakedArray] = []
     for param, arg in zip(kernel.params, args, strict=True):
         if isinstance(arg, Array):
-            if param.access is Access.SCALAR:
+            if param.access is _SCALAR:
                 raise KernelMisuse(kernel.name, f"parameter {param.name} is a scalar, not an array")
-            if arg.dtype != param.dtype:
+            dtype, shape = arg.dtype, arg.shape
+            if dtype != param.dtype:
                 raise KernelMisuse(
-                    kernel.name, f"parameter {param.name} is {param.dtype}, not {arg.dtype}"
+                    kernel.name, f"parameter {param.name} is {param.dtype}, not {dtype}"
                 )
-            nbytes = prod(arg.shape) * ITEM_BYTES[arg.dtype]
-            baked.append(BakedArray(param, arg.pointer.address, arg.shape, nbytes))
-        elif param.access is not Access.SCALAR:
+            nbytes = prod(shape) * ITEM_BYTES[dtype]
+            arrays.append((len(scalars), param, arg.pointer.address, shape, nbytes))
+            scalars.append(None)
+        elif param.access is not _SCALAR:
             raise KernelMisuse(kernel.name, f"parameter {param.name} is an array, not a scalar")
         # A device gets a scalar that is no integer in single precision.
         else:
-            baked.append(int(arg) if param.dtype == "int32" else float(np.float32(arg)))
-    return tuple(baked)
+            scalars.append(int(arg) if param.dtype == "int32" else float(np.float32(arg)))
+    return scalars, arrays
 
 
 def launchable(grid: Dim3, block: Dim3) -> bool:
@@ -196,10 +194,10 @@ def launchable(grid: Dim3, block: Dim3) -> bool:
     )
 
 
-def _memory_of(arg: BakedArray, world: World) -> Any:
+def _memory_of(baked: BakedArray, world: World) -> Any:
     """The memory of an array argument; one made before serves for as long as the block lives."""
-    param, address, shape, nbytes = arg
-    read_only = param.access is Access.IN
+    _, param, address, shape, nbytes = baked
+    read_only = param.access is _IN
     key = (address, shape, param.dtype, read_only)
     view = world.memory.views.get(key)
     if view is not None:
@@ -218,13 +216,14 @@ def _memory_of(arg: BakedArray, world: World) -> Any:
     return view
 
 
-def _unreadable(arg: BakedArray) -> tuple[Any, Any]:
+def _unreadable(baked: BakedArray) -> tuple[Any, Any]:
     """A buffer for an OUT argument, full of poison, and the same as raw words or bytes."""
-    dtype = _DTYPES[arg.param.dtype]
-    poison = _POISON_OF[dtype.itemsize]
-    words = np.empty(arg.nbytes // poison.itemsize, poison.dtype)
+    _, param, _, shape, nbytes = baked
+    unit = _UNIT_BYTES[param.dtype]
+    poison = _POISON_OF[unit]
+    words = np.empty(nbytes // unit, poison.dtype)
     words.fill(poison)
-    return np.ndarray(arg.shape, dtype, words), words
+    return np.ndarray(shape, _DTYPES[param.dtype], words), words
 
 
 def _unwritten(raw: Any) -> bool:

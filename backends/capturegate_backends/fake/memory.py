@@ -89,7 +89,8 @@ def fill_poison(data: Bytes, pattern: int) -> None:
     """Fill bytes with a little-endian 32-bit pattern; a tail that is shorter gets its start."""
     whole = data.nbytes // 4 * 4
     data[:whole].view(np.uint32).fill(pattern)
-    data[whole:] = np.frombuffer(pattern.to_bytes(4, "little"), np.uint8)[: data.nbytes - whole]
+    if whole < data.nbytes:
+        data[whole:] = np.frombuffer(pattern.to_bytes(4, "little"), np.uint8)[: data.nbytes - whole]
 
 
 class Memory:
@@ -195,7 +196,12 @@ class Memory:
     def spans(self, regions: tuple[Region, ...]) -> tuple[Span, ...]:
         """What stands at these addresses now; regions outside any allocation are left out."""
         found = []
+        starting_at = self._live.get
         for address, nbytes in regions:
+            block = starting_at(address)
+            if block is not None and 0 < nbytes <= block.nbytes:
+                found.append((block.id, 0, nbytes))
+                continue
             block = self.holding(address, nbytes) if nbytes else None
             if block is not None:
                 found.append((block.id, address - block.address, nbytes))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
+from capturegate.gates.graph_cache import CacheHistory, history
 from capturegate.run.result import Verdict
 from capturegate.scenario.grammar import Expectation
 from capturegate.status import Span
@@ -67,6 +68,14 @@ class Evidence:
     captures_said: Mapping[str, Expectation] = field(default_factory=dict)
     failure: str = ""
     judged: dict[str, Judgement] = field(default_factory=dict)
+    _cache_history: CacheHistory | None = field(default=None, init=False)
+
+    @property
+    def cache_history(self) -> CacheHistory:
+        """What a graph cache told, read once for all gates that judge it."""
+        if self._cache_history is None:
+            self._cache_history = history(self.trace)
+        return self._cache_history
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,11 +54,12 @@ class CaptureCompletes:
         draft-profile-not-kept, draft-scratch-of-the-pool, drain-removed-on-unfixed-driver,
         failure-not-reset, fork-not-recorded, fork-not-waited-for, forks-left-open,
         join-not-recorded, join-not-waited-for, lost-capture-not-ended, nesting-not-refused,
-        outgrown-scratch-freed, pregrow-behind-dbuf, pregrow-inside-window,
-        pregrow-returns-zero, profile-short-by-one, prompt-begin-removed,
-        prompt-capture-not-abandoned, prompt-captured-under-bypass,
-        prompt-held-not-compared, prompt-inputs-not-refreshed, prompt-keyed-by-address,
-        prompt-never-found, prompt-not-ended, prompt-pregrow-removed,
+        outgrown-scratch-freed, padding-not-declined, pregrow-behind-dbuf,
+        pregrow-inside-window, pregrow-returns-zero, profile-short-by-one,
+        prompt-begin-removed, prompt-capture-not-abandoned, prompt-captured-under-bypass,
+        prompt-entries-one-too-many, prompt-entries-unbounded, prompt-held-not-compared,
+        prompt-inputs-not-refreshed, prompt-keyed-by-address, prompt-never-found,
+        prompt-not-ended, prompt-oldest-not-dropped, prompt-pregrow-removed,
         prompt-profile-not-kept, prompt-proof-not-kept, prompt-room-outgrown,
         prompt-siblings-confused, prompt-switch-not-passed-on, prompt-upload-not-marked,
         replay-does-nothing, ring-keyed-on-size-alone, ring-keyed-without-spec, ring-of-one,
@@ -143,9 +144,9 @@ def second_call(trace: Trace, window: Window) -> str:
 def stray_end(trace: Trace) -> Event | None:
     """An end outside every window: nothing was being captured on its stream."""
     ends = {window.end for window in trace.windows}
-    for event in trace.events:
+    for event in trace.of([END_API]):
         # An inert backend answers begin and end with success and opens nothing.
-        if event.api != END_API or not event.refused or event.seq in ends:
+        if not event.refused or event.seq in ends:
             continue
         if not any(w.spans(event) and w.stream == event.stream for w in trace.windows):
             return event

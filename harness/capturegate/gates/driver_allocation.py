@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from capturegate import notes
@@ -104,15 +104,14 @@ def takers(trace: Trace, windows: list[Window]) -> list[Window]:
 def untested(trace: Trace, window: Window) -> str:
     """Why a window could not have gone red; empty when it could have."""
     phase, begin = window.phase, window.begin
-    earlier = [event for event in trace.events[:begin] if event.phase != phase]
     before = [e for e in trace.phase(phase) if e.seq < begin and e.allocates and not e.refused]
     if "pool" not in trace.capabilities:
-        if not any(frees_memory(event) for event in earlier):
+        if not any(frees_memory(event) for event in earlier(trace, window, FREEING_APIS)):
             return "nothing was given back to the driver in an earlier step"
         return "" if before else "it allocated nothing before its window"
     taken = [event for event in trace.inside(window) if event.api == notes.GOT]
     pools = {(event.detail or {})["pool"] for event in taken}
-    if not any(drains(event, pools) for event in earlier):
+    if not any(drains(event, pools) for event in earlier(trace, window, [notes.DRAIN])):
         return "the pool was not drained in an earlier step"
     made = {event.allocation for event in before}
     if not any(event.allocation in made for event in taken):
@@ -120,15 +119,22 @@ def untested(trace: Trace, window: Window) -> str:
     return ""
 
 
+def earlier(trace: Trace, window: Window, apis: Iterable[str]) -> Iterator[Event]:
+    """The events of some kinds before a window, in other steps than its own."""
+    for event in trace.of(apis):
+        if event.seq < window.begin and event.phase != window.phase:
+            yield event
+
+
 def drains(event: Event, pools: set[str]) -> bool:
-    """Whether one of these pools gave memory back to the driver here."""
+    """Whether one of these pools gave memory back to the driver with this drain."""
     detail = event.detail or {}
-    return event.api == notes.DRAIN and detail["freed_bytes"] > 0 and detail["pool"] in pools
+    return detail["freed_bytes"] > 0 and detail["pool"] in pools
 
 
 def frees_memory(event: Event) -> bool:
-    """Whether the driver got memory back here."""
-    return event.api in FREEING_APIS and not event.refused and event.nbytes > 0
+    """Whether the driver got memory back with this free."""
+    return not event.refused and event.nbytes > 0
 
 
 def witness_of(trace: Trace, inside: list[Event]) -> tuple[Event, ...]:

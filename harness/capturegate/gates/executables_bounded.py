@@ -39,9 +39,8 @@ class ExecutablesAreBounded:
 
     Proven by:
         prompt-entries-one-too-many, prompt-entries-unbounded, prompt-executable-kept,
-        prompt-never-found, prompt-oldest-not-dropped, prompt-released-entries-kept,
-        prompt-removed-entry-kept, prompt-replaced-executable-kept,
-        prompt-shares-the-namespace.
+        prompt-oldest-not-dropped, prompt-released-entries-kept, prompt-removed-entry-kept,
+        prompt-replaced-executable-kept, prompt-shares-the-namespace.
     """
 
     code: ClassVar[str] = "CG009"

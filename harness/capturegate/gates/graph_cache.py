@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from capturegate import notes
 from capturegate.trace import (
@@ -25,6 +25,7 @@ DESTROY = "cudaGraphExecDestroy"
 _CALLS = WORK_APIS - {LAUNCH}
 _COPY = "cudaMemcpyAsync"
 _BATCH = "cudaMemcpyBatchAsync"
+_LIVES = (INSTANTIATE, DESTROY, notes.HOLDS, notes.RELEASED)
 NESTED_MAX = 8
 """Observations around another that are followed; those that are never answered would pile up."""
 
@@ -124,14 +125,14 @@ class CacheHistory:
 def history(trace: Trace) -> CacheHistory:
     """Read a trace from its beginning."""
     reader = _Reader()
-    for event in trace.events:
+    for event in trace.of(reader.reads):
         if event.actor == ENGINE and not event.refused:
             reader.read(event)
     return reader.found
 
 
 class _Reader:
-    """Follows what executables hold and what ran, event by event."""
+    """Follows what executables hold and what ran, event by event of the apis that it `reads`."""
 
     def __init__(self) -> None:
         self.found = CacheHistory()
@@ -148,6 +149,7 @@ class _Reader:
             UPDATE: self._updated,
             LAUNCH: self._launched,
         }
+        self.reads = {*_CALLS, *self._on, *_MadeOf.READS}
 
     def read(self, event: Event) -> None:
         self._made.read(event)
@@ -259,6 +261,8 @@ class _MadeOf:
     one that was patched in an executable still counts as what was captured.
     """
 
+    READS: ClassVar[frozenset[str]] = _CALLS | {END_API, ADD_CHILD_API, INSTANTIATE, UPDATE}
+
     def __init__(self) -> None:
         self.executables: dict[int, Counter[Work]] = {}
         self._captures: dict[int, Counter[Work]] = {}
@@ -298,15 +302,13 @@ def _work(event: Event) -> Work:
 def live_executables(trace: Trace) -> Iterator[tuple[Event, dict[int, Event]]]:
     """After each event that matters: the executables that exist, each with what made it."""
     live: dict[int, Event] = {}
-    for event in trace.events:
+    for event in trace.of(_LIVES):
         if event.refused:
             continue
         if event.api == INSTANTIATE:
             live[int(event.handle)] = event
         elif event.api == DESTROY:
             live.pop(int(event.handle), None)
-        elif event.api not in (notes.HOLDS, notes.RELEASED):
-            continue
         yield event, live
 
 

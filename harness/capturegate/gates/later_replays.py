@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from capturegate.gates.base import Evidence, Judgement
-from capturegate.gates.graph_cache import history
 from capturegate.run.result import Verdict
 
 
@@ -39,9 +38,10 @@ class LaterObservationsReplay:
         it.
 
     Proven by:
-        prompt-executable-kept, prompt-keyed-by-address, prompt-launch-removed,
-        prompt-never-found, prompt-proof-not-kept, prompt-released-entries-kept,
-        prompt-removed-entry-kept, prompt-replayed-and-run, prompt-upload-not-marked,
+        prompt-executable-kept, prompt-inputs-not-refreshed, prompt-keyed-by-address,
+        prompt-launch-removed, prompt-never-found, prompt-proof-not-kept,
+        prompt-released-entries-kept, prompt-removed-entry-kept,
+        prompt-replaced-executable-kept, prompt-replayed-and-run, prompt-upload-not-marked,
         staging-not-waited-for, uploads-not-marked.
     """
 
@@ -53,7 +53,7 @@ class LaterObservationsReplay:
 
     def judge(self, evidence: Evidence, params: Mapping[str, Any]) -> Judgement:
         """Broken by the first known observation that was not one launch."""
-        observations = history(evidence.trace).observations
+        observations = evidence.cache_history.observations
         known = [observation for observation in observations if observation.known]
         hits = sum(len(o.launches) == 1 and not o.ran_again for o in known)
         figures = {"observations": len(observations), "known": len(known), "replayed": hits}

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from capturegate.gates.base import Evidence, Judgement
-from capturegate.gates.graph_cache import history
 from capturegate.run.result import Verdict
 
 
@@ -59,7 +58,7 @@ class NeverLaunchedUnproven:
 
     def judge(self, evidence: Evidence, params: Mapping[str, Any]) -> Judgement:
         """Broken by the first launch of what had never run directly."""
-        found = history(evidence.trace)
+        found = evidence.cache_history
         figures = {"launches": found.launches, "unproven": len(found.unproven)}
         figures["mismatched"] = len(found.mismatched)
         if found.unproven:

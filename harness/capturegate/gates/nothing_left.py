@@ -30,6 +30,14 @@ _MADE_BY_ALLOCATION = {
     "cudaHostRegister": "registered host block",
 }
 _GONE_BY_ALLOCATION = frozenset({"cudaFree", "cudaFreeAsync", "cudaFreeHost", "cudaHostUnregister"})
+_LOOKED_AT = (
+    *_MADE_BY_HANDLE,
+    *_GONE_BY_HANDLE,
+    *_MADE_BY_ALLOCATION,
+    *_GONE_BY_ALLOCATION,
+    BEGIN_TO_GRAPH_API,
+    "cudaStreamDestroy",
+)
 
 
 class NothingLeftAtTeardown:
@@ -82,8 +90,8 @@ class NothingLeftAtTeardown:
         sampler-closed-with-block, sampler-closed-with-host-memory,
         seam-abandon-ends-nothing, seam-abandoned-graph-kept, seam-inert-graph-kept,
         seam-not-ended, seam-window-not-abandoned, server-keeps-its-stream,
-        server-logits-kept, server-scores-kept, vectors-closed-with-event,
-        vectors-closed-with-memory.
+        server-logits-kept, server-scores-kept, tokens-read-unwaited,
+        vectors-closed-with-event, vectors-closed-with-memory.
     """
 
     code: ClassVar[str] = "CG011"
@@ -115,7 +123,7 @@ def lives(trace: Trace) -> tuple[int, list[tuple[str, Event]]]:
     there: dict[tuple[str, int | str], tuple[str, Event]] = {}
     added_to: dict[int, int | str] = {}
     made = 0
-    for event in trace.events:
+    for event in trace.of(_LOOKED_AT):
         if event.actor != ENGINE:
             continue
         if event.refused:

@@ -10,6 +10,7 @@ from capturegate.gates.base import Gate
 from capturegate.gates.capture_completes import CaptureCompletes
 from capturegate.gates.driver_allocation import NoDriverAllocationInWindow
 from capturegate.gates.executables_bounded import ExecutablesAreBounded
+from capturegate.gates.host_memory import PinnedMemoryOutlivesItsWork
 from capturegate.gates.later_replays import LaterObservationsReplay
 from capturegate.gates.launched_unproven import NeverLaunchedUnproven
 from capturegate.gates.nothing_left import NothingLeftAtTeardown
@@ -30,6 +31,7 @@ _SHIPPED: tuple[Gate, ...] = (
     LaterObservationsReplay(),
     NeverLaunchedUnproven(),
     ExecutablesAreBounded(),
+    PinnedMemoryOutlivesItsWork(),
     NothingLeftAtTeardown(),
     RefusalsAreLookedAt(),
 )

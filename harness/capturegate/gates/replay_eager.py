@@ -54,19 +54,20 @@ class ReplayMatchesEager:
         chunk-scratch-released, cold-upload-not-marked, container-begin-removed,
         container-break-not-ended, container-first-begin-removed, container-last-not-ended,
         container-launch-removed, container-next-begin-removed, container-not-ended,
-        decode-captured-cold, decode-inputs-not-refreshed, decode-launch-removed,
-        decode-pregrow-removed, decode-profile-not-kept, draft-inert-taken-for-captured,
-        draft-inputs-not-refreshed, draft-launch-removed, draft-piece-not-ended,
-        draft-pieces-unordered, draft-pregrow-removed, draft-profile-not-kept,
-        draft-scratch-of-the-pool, drain-removed-on-unfixed-driver, inert-break-not-run,
-        inert-taken-for-captured, later-piece-inert-unseen, later-segment-inert-unseen,
-        outgrown-scratch-freed, pregrow-behind-dbuf, pregrow-inside-window,
-        pregrow-returns-zero, profile-short-by-one, prompt-held-not-compared,
-        prompt-host-not-marked, prompt-inert-taken-for-captured,
-        prompt-inert-update-launched, prompt-inputs-not-refreshed, prompt-launch-removed,
-        prompt-not-ended, prompt-refused-update-ignored, prompt-siblings-confused,
-        prompt-upload-not-marked, replay-does-nothing, replay-not-marked, ring-not-staged,
-        seam-not-ended, staging-not-marked, staging-not-waited-for, uploads-not-marked.
+        decode-captured-cold, decode-captured-under-bypass, decode-inputs-not-refreshed,
+        decode-launch-removed, decode-pregrow-removed, decode-profile-not-kept,
+        draft-inert-taken-for-captured, draft-inputs-not-refreshed, draft-launch-removed,
+        draft-piece-not-ended, draft-pieces-unordered, draft-pregrow-removed,
+        draft-profile-not-kept, draft-scratch-of-the-pool, drain-removed-on-unfixed-driver,
+        eager-vectors-outgrown, inert-break-not-run, inert-taken-for-captured,
+        later-piece-inert-unseen, later-segment-inert-unseen, outgrown-scratch-freed,
+        pregrow-behind-dbuf, pregrow-inside-window, pregrow-returns-zero,
+        profile-short-by-one, prompt-held-not-compared, prompt-host-not-marked,
+        prompt-inert-taken-for-captured, prompt-inert-update-launched,
+        prompt-inputs-not-refreshed, prompt-launch-removed, prompt-not-ended,
+        prompt-refused-update-ignored, prompt-siblings-confused, prompt-upload-not-marked,
+        replay-does-nothing, replay-not-marked, ring-not-staged, seam-not-ended,
+        staging-not-marked, staging-not-waited-for, uploads-not-marked.
     """
 
     code: ClassVar[str] = "CG005"
@@ -107,8 +108,8 @@ class ReplayMatchesEager:
 def launches_by_phase(trace: Trace) -> Launches:
     """The launches of each step run that succeeded."""
     found: defaultdict[str, list[Event]] = defaultdict(list)
-    for event in trace.events:
-        if event.api == LAUNCH_API and not event.refused:
+    for event in trace.of([LAUNCH_API]):
+        if not event.refused:
             found[event.phase].append(event)
     return found
 

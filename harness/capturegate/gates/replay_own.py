@@ -10,12 +10,14 @@ from capturegate import notes
 from capturegate.gates.base import Evidence, Judgement
 from capturegate.gates.capture_completes import CaptureCompletes, fault_of
 from capturegate.run.result import Verdict
-from capturegate.trace import END_API, ENGINE, FREEING_APIS, Event
+from capturegate.trace import ALLOCATING_APIS, END_API, ENGINE, FREEING_APIS, Event
 
 INSTANTIATE_API = "cudaGraphInstantiate"
 UPDATE_API = "cudaGraphExecUpdate"
 SET_PARAMS_API = "cudaGraphExecKernelNodeSetParams"
 LAUNCH_API = "cudaGraphLaunch"
+_MAKING = frozenset({END_API, SET_PARAMS_API, INSTANTIATE_API, UPDATE_API})
+_LOOKED_AT = _MAKING | ALLOCATING_APIS | FREEING_APIS | {notes.GOT, LAUNCH_API}
 
 
 class ReplayTouchesOnlyItsOwn:
@@ -48,9 +50,9 @@ class ReplayTouchesOnlyItsOwn:
     Proven by:
         chunk-scratch-of-the-pool, chunk-scratch-released, container-keeps-segments,
         decode-taken-not-recorded, draft-scratch-of-the-pool, draft-scratch-released,
-        outgrown-scratch-freed, pin-removed, prompt-held-not-compared, prompt-pin-removed,
-        prompt-refused-update-ignored, prompt-repin-removed,
-        prompt-scratch-of-the-main-pool, prompt-taken-not-recorded.
+        outgrown-scratch-freed, pin-removed, pins-of-others-lifted,
+        prompt-held-not-compared, prompt-pin-removed, prompt-refused-update-ignored,
+        prompt-repin-removed, prompt-scratch-of-the-main-pool, prompt-taken-not-recorded.
     """
 
     code: ClassVar[str] = "CG006"
@@ -63,7 +65,7 @@ class ReplayTouchesOnlyItsOwn:
         """Broken by the first launch that touches what belongs to somebody else."""
         hands = _Hands()
         launches = tenants = 0
-        for event in evidence.trace.events:
+        for event in evidence.trace.of(_LOOKED_AT):
             if event.actor != ENGINE or event.refused:
                 continue
             if event.api != LAUNCH_API:

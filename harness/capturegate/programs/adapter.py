@@ -27,13 +27,11 @@ _NO_SURPRISE = "none"
 class ProgramAdapter:
     """A program that makes the calls that a scenario's steps spell out, on one set of names.
 
-    `variant` says which steps run, of those that are not for all variants. `looks: false` is a
-    program that never reads an error code. `output` names the block that launches rewrite; it is
-    then compared with a run of the same calls without a graph.
+    `looks: false` is a program that never reads an error code. `output` names the block that
+    launches rewrite; it is then compared with a run of the same calls without a graph.
     """
 
     config_keys: ClassVar[Mapping[str, tuple[type, Any]]] = {
-        "variant": (str, ""),
         "looks": (bool, True),
         "output": (str, ""),
     }
@@ -44,7 +42,6 @@ class ProgramAdapter:
         if config["output"] and config["output"] not in BLOCKS:
             raise InputError(f"'{config['output']}' is no block", expected=", ".join(BLOCKS))
         self._backend = backend
-        self._variant: str = config["variant"]
         self._looks: bool = config["looks"]
         self._output: str = config["output"]
         self._eager = Eager() if oracle else None
@@ -58,11 +55,9 @@ class ProgramAdapter:
         self._ran_work = False
 
     @verb
-    def calls(self, lines: list[str], variants: Sequence[str] = ()) -> Facts:
-        """Make calls, one a line; none in a step that is for other variants."""
+    def calls(self, lines: list[str]) -> Facts:
+        """Make calls, one a line."""
         program = [parse_line(line) for line in lines]
-        if variants and self._variant not in variants:
-            program = []
         self._ran_work = False
         for line in program:
             self._names.prepare(line.call)

@@ -82,7 +82,7 @@ def drive(case: Case, adapter: Adapter, backend: Backend, *, judging: bool) -> D
     """
     result = Drive(blocking=blocking_streams(backend.recorder.since(0)))
     for number, step in enumerate(case.steps, start=1):
-        facts = _run_step(number, step, adapter, backend, result)
+        facts = _run_step(number, step, adapter, backend, result, judging=judging)
         if facts is None:
             return result
         for check in step.checks if judging else ():
@@ -95,9 +95,9 @@ def drive(case: Case, adapter: Adapter, backend: Backend, *, judging: bool) -> D
 
 
 def _run_step(
-    number: int, step: Step, adapter: Adapter, backend: Backend, result: Drive
+    number: int, step: Step, adapter: Adapter, backend: Backend, result: Drive, *, judging: bool
 ) -> dict[str, Any] | None:
-    """All runs of one step; its facts, or None when the engine failed."""
+    """All runs of one step; its facts when `judging`, or None when the engine failed."""
     facts: dict[str, Any] = {}
     first = backend.recorder.count
     phase = f"{number}:{step.id}"
@@ -116,13 +116,23 @@ def _run_step(
     for name, value in facts.items():
         if isinstance(value, EachRun) and len(value.values) < step.times:
             facts[name] = EachRun((*value.values, "nothing"))
+    if not judging:
+        return facts
     after.subtract(before)
     events = backend.recorder.since(first)
     counted = trace_counters(events, result.blocking)
     result.blocking |= blocking_streams(events)
-    # Peeked, so that an engine that looks at it later still finds it.
-    left = backend.device.peek_at_last_error().value
-    return facts | dict(after) | counted | {"last_error": left}
+    return facts | dict(after) | counted | {"last_error": _last_error(backend, events)}
+
+
+def _last_error(backend: Backend, events: list[Event]) -> str | None:
+    """The last error of the thread that runs the verbs; those of other threads cannot be asked.
+
+    It is peeked at, so that an engine that looks at it later still finds it.
+    """
+    if any(e.thread != backend.recorder.thread for e in events if e.actor == ENGINE):
+        return "unknown since another thread made calls"
+    return backend.device.peek_at_last_error().value
 
 
 def _run_once(

@@ -12,6 +12,7 @@ from typing import Any
 from capturegate.adapter import Adapter, verbs_of
 from capturegate.backend import Backend, Device
 from capturegate.errors import InputError
+from capturegate.scenario.keys import STEP_KEYS
 
 ADAPTERS = "capturegate.adapters"
 BACKENDS = "capturegate.backends"
@@ -86,6 +87,7 @@ def describe(engine: str) -> dict[str, Any]:
     try:
         adapter = load_adapter(engine)
         _check_whole(engine, adapter)
+        _check_arguments(engine, adapter)
     except InputError as error:
         return {"error": str(error)}
     return {
@@ -121,6 +123,21 @@ def _check_whole(engine: str, adapter: type[Adapter]) -> None:
             f"{', '.join(f'{name}()' for name in _METHODS)}",
             hint="`capturegate.adapter.Adapter` says what each is for",
         )
+
+
+def _check_arguments(engine: str, adapter: type[Adapter]) -> None:
+    """See that no argument of a verb is called what a scenario file has a meaning for.
+
+    Raises:
+        InputError: one is; a file could not give it.
+    """
+    for name, arguments in verbs_of(adapter).items():
+        if taken := [a.name for a in arguments if a.name in STEP_KEYS]:
+            raise InputError(
+                f"engine '{engine}': the verb {name}() has an argument '{taken[0]}', "
+                "which is a word of scenario files",
+                expected=f"another name than {', '.join(sorted(STEP_KEYS))}",
+            )
 
 
 def _names(points: Iterable[Any]) -> str:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from capturegate.adapter import Adapter
+from capturegate.errors import InputError
 from capturegate.gates.base import Evidence
 from capturegate.gates.replay_eager import LAUNCH_API
 from capturegate.run.asking import ask, kind_of
 from capturegate.run.compare import compare
 from capturegate.run.drive import Drive, drive
 from capturegate.run.engines import fresh_backend, load_adapter
-from capturegate.run.failures import EngineFailed, fault
+from capturegate.run.failures import EngineFailed, fault, placed
 from capturegate.run.judge import account_for, checks_of, judge_gates
 from capturegate.run.request import case_from_request
 from capturegate.run.result import CaseResult, Skip
@@ -98,7 +100,7 @@ def _drive_engine(
     place = case.scenario.where.get("engine", "")
     try:
         backend.recorder.phase = "0:build"
-        adapter = ask(lambda: adapter_class(backend, config, oracle=oracle), "build", place)
+        adapter = _build(case, lambda: adapter_class(backend, config, oracle=oracle))
         driven = drive(case, adapter, backend, judging=not oracle)
         backend.recorder.phase = "close"
         ask(adapter.close, "close", place)
@@ -108,6 +110,23 @@ def _drive_engine(
     description = dict(backend.device.description)
     backend.close()
     return driven, trace, description
+
+
+def _build(case: Case, make: Callable[[], Adapter]) -> Adapter:
+    """The adapter of an engine.
+
+    Raises:
+        EngineFailed: it raised.
+        InputError: it cannot be built so. Its place is that of the key that the complaint begins
+            with, where the scenario writes that key.
+    """
+    try:
+        return ask(make, "build")
+    except InputError as error:
+        places, key = case.scenario.where, error.problem.partition(" ")[0]
+        paths = (f"arms.{case.arm.name}.{key}", f"config.{key}", "engine")
+        where = next((places[path] for path in paths if path in places), "")
+        raise placed(error, where) from error
 
 
 def holds(adapter_class: type[Adapter], lane: Lane) -> bool:

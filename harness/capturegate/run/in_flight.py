@@ -1,4 +1,4 @@
-"""What a host had not awaited when a capture began, read from the trace."""
+"""What a host has not awaited, as when a capture begins, read from the trace."""
 
 from __future__ import annotations
 
@@ -9,7 +9,23 @@ from capturegate.backend import StreamKind
 from capturegate.status import SUCCESS
 from capturegate.trace import BEGIN_APIS, WORK_APIS, Event
 
-LEGACY = 0
+LEGACY, PER_THREAD = 0, 1
+"""The ids of the default streams; the second is another stream in each thread."""
+_SEEN = (
+    BEGIN_APIS
+    | WORK_APIS
+    | {
+        "cudaMemset",
+        "cudaMemcpy",
+        "cudaEventRecord",
+        "cudaStreamWaitEvent",
+        "cudaStreamSynchronize",
+        "cudaStreamQuery",
+        "cudaEventSynchronize",
+        "cudaEventQuery",
+        "cudaDeviceSynchronize",
+    }
+)
 
 
 def blocking_streams(events: Iterable[Event]) -> set[int | str]:
@@ -26,56 +42,84 @@ def blocking_streams(events: Iterable[Event]) -> set[int | str]:
 def in_flight_at_begin(events: Sequence[Event], blocking: Iterable[int | str] = ()) -> int:
     """Work of a step that a capture's stream was behind, unawaited, when the capture began.
 
-    A stream is behind its own work, and behind what lay before an event that it waits for. The
-    legacy stream is also behind the `blocking` ones, and each of them behind it, from the next
-    work on. The host awaits work by synchronizing with, or finding ready, a stream or an event
-    that is behind it, by cudaDeviceSynchronize and by cudaFree. A cudaMemcpy awaits what the
-    legacy stream is behind, unless it copies within the device; that, and a cudaMemset, may
-    return before they are done, and are work of the legacy stream.
+    `Flight` says what a stream is behind, and by what the host awaits it.
     """
-    flight = _Flight({*blocking, *blocking_streams(events)})
-    return sum(flight.see(event) for event in events if event.error == SUCCESS)
+    flight = Flight({*blocking, *blocking_streams(events)})
+    return sum(flight.see(event) for event in events)
 
 
-class _Flight:
-    """What is in flight, and what each stream is behind, event by event."""
+class Flight:
+    """What is in flight, and what each stream is behind, event by event.
 
-    def __init__(self, blocking: set[int | str]) -> None:
-        self._blocking = blocking
+    A stream is behind its own work, and behind what lay before an event that it waits for. The
+    legacy stream is also behind the blocking ones, and each of them behind it, from the next work
+    or record on; per-thread streams are blocking, and one in each thread. The host awaits work by
+    synchronizing with, or finding ready, a stream or an event that is behind it, and by
+    cudaDeviceSynchronize. A cudaMemcpy awaits what the legacy stream is behind, unless it copies
+    within the device; that, and a cudaMemset, may return before they are done, and are work of the
+    legacy stream. Frees await nothing: that they wait is not promised for all of them. An event
+    that a graph records is not followed, so whoever awaits it has awaited all.
+
+    `blocking` are the blocking streams, those that are yet to be made too.
+    """
+
+    def __init__(self, blocking: Iterable[int | str]) -> None:
+        self._blocking = set(blocking)
         self._flying: set[int] = set()
         self._streams: defaultdict[int, set[int]] = defaultdict(set)
         self._recorded: dict[int | str, set[int]] = {}
+        self._in_graphs: set[int | str] = set()
 
     def see(self, event: Event) -> int:
         """Take an event into account; what a capture that it begins has in flight."""
-        api, stream = event.api, event.stream
+        api = event.api
+        if api not in _SEEN or event.error != SUCCESS:
+            return 0
+        stream = self._key(event)
         if api in BEGIN_APIS:
             return len(self._streams[stream] & self._flying)
         if event.capture:
-            return 0
-        if api in WORK_APIS:
+            if api == "cudaEventRecord":
+                self._in_graphs.add(event.handle)
+        elif api in WORK_APIS:
             self._work(event.seq, stream)
         elif api == "cudaMemset" or (api == "cudaMemcpy" and _within_device(event)):
             self._work(event.seq, LEGACY)
         elif api == "cudaMemcpy":
-            self._flying -= self._behind(LEGACY)
+            self._land(self._behind(LEGACY))
         elif api == "cudaEventRecord":
-            self._recorded[event.handle] = self._behind(stream) & self._flying
+            self._in_graphs.discard(event.handle)
+            before = self._streams[LEGACY] if stream in self._blocking else ()
+            self._recorded[event.handle] = self._behind(stream).union(before)
         elif api == "cudaStreamWaitEvent":
             self._streams[stream] |= self._recorded.get(event.handle, set())
         elif api in ("cudaStreamSynchronize", "cudaStreamQuery"):
-            self._flying -= self._behind(stream)
-        elif api in ("cudaEventSynchronize", "cudaEventQuery"):
-            self._flying -= self._recorded.pop(event.handle, set())
-        elif api in ("cudaDeviceSynchronize", "cudaFree"):
-            self._flying.clear()
+            self._land(self._behind(stream))
+        elif api == "cudaDeviceSynchronize" or event.handle in self._in_graphs:
+            self._land(self._flying)
+        else:
+            self._land(self._recorded.pop(event.handle, set()))
         return 0
 
+    def still(self, works: Iterable[int]) -> set[int]:
+        """Those of the works, by sequence number, that the host has not awaited."""
+        return self._flying.intersection(works)
+
+    def _key(self, event: Event) -> int:
+        if event.stream != PER_THREAD:
+            return event.stream
+        key = -2 - event.thread
+        self._blocking.add(key)
+        return key
+
     def _work(self, seq: int, stream: int) -> None:
+        behind = self._streams[stream]
+        if stream == LEGACY:
+            behind |= self._behind(LEGACY)
+        elif stream in self._blocking:
+            behind |= self._streams[LEGACY]
+        behind.add(seq)
         self._flying.add(seq)
-        self._streams[stream] = self._behind(stream) | {seq}
-        if stream in self._blocking:
-            self._streams[stream] |= self._streams[LEGACY]
 
     def _behind(self, stream: int) -> set[int]:
         """What a stream is behind; the legacy one, of every blocking one as well."""
@@ -84,6 +128,12 @@ class _Flight:
             for other in self._blocking:
                 behind |= self._streams[int(other)]
         return behind & self._flying
+
+    def _land(self, awaited: set[int]) -> None:
+        # It may be the very set that is made smaller here.
+        landed = set(awaited)
+        for behind in (self._flying, *self._streams.values()):
+            behind -= landed
 
 
 def _within_device(event: Event) -> bool:

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from capturegate.errors import InputError, Location
 from capturegate.scenario.keys import ENGINE, NAME, NAME_SPELLED, REQUIRED_KEYS, SCENARIO_KEYS
-from capturegate.scenario.model import Case, Scenario
+from capturegate.scenario.model import Case, Check, Lane, Scenario, Step
 from capturegate.scenario.nodes import Node, check_keys
 from capturegate.scenario.problems import Problems, unknown
 from capturegate.scenario.steps import read_gates, read_steps
@@ -78,8 +78,9 @@ def _check_whole(scenario: Scenario, problems: Problems) -> None:
 
 def _check_only(scenario: Scenario, problems: Problems) -> None:
     """What steps and checks are for has to be there, and be of one kind: all arms, or all lanes."""
-    arms = {arm.name for arm in scenario.arms}
-    lanes = {lane.name for lane in scenario.lanes}
+    # The arm or lane of a file that writes none has a name that nobody wrote.
+    arms = {arm.name for arm in scenario.arms if "arms" in scenario.where}
+    lanes = {lane.name: lane for lane in scenario.lanes if "lanes" in scenario.where}
     for index, step in enumerate(scenario.steps):
         places = [
             (name, scenario.where[f"steps.{index}.{step.verb}.only.{number}"])
@@ -98,14 +99,15 @@ def _check_names(
     what: str,
     places: list[tuple[str, Location]],
     arms: set[str],
-    lanes: set[str],
+    lanes: dict[str, Lane],
     problems: Problems,
 ) -> None:
-    kinds = set()
+    known, kinds = arms | lanes.keys(), set()
+    names = {name for name, _ in places}
     for name, where in places:
-        if name not in arms | lanes:
-            problems.add(unknown("arm or lane", name, arms | lanes, where=where, within=what))
-        elif name in arms & lanes:
+        if name not in known:
+            problems.add(unknown("arm or lane", name, known, where=where, within=what))
+        elif name in arms and name in lanes:
             problems.add(
                 InputError(
                     f"'{name}' in {what} is an arm and a lane",
@@ -115,6 +117,14 @@ def _check_names(
             )
         else:
             kinds.add(name in arms)
+            if name in lanes and lanes[name].skip_if and lanes[name].judged_in not in names:
+                problems.add(
+                    InputError(
+                        f"lane '{name}' in {what} may be skipped",
+                        where=where,
+                        expected=f"lane '{lanes[name].judged_in}' beside it, which judges instead",
+                    )
+                )
     if len(kinds) > 1:
         problems.add(
             InputError(
@@ -139,7 +149,7 @@ def _check_cases(scenario: Scenario, problems: Problems) -> None:
     for lane in scenario.lanes:
         for arm in scenario.arms:
             case = Case(scenario=scenario, lane=lane, arm=arm, backend="")
-            if not case.steps:
+            if not any(case.takes(step.only) for step in scenario.steps):
                 problems.add(
                     InputError(
                         f"case {case.name} takes no step",
@@ -155,6 +165,24 @@ def _check_cases(scenario: Scenario, problems: Problems) -> None:
                         expected="'gates', or a 'check' or 'require' that is for it",
                     )
                 )
+    for step in scenario.steps:
+        for check in step.checks:
+            _check_taken(scenario, step, check, problems)
+
+
+def _check_taken(scenario: Scenario, step: Step, check: Check, problems: Problems) -> None:
+    """A check is for some case that takes its step."""
+    if not step.only or not check.only or set(step.only) & set(check.only):
+        return
+    arms = {arm.name for arm in scenario.arms}
+    if (step.only[0] in arms) is (check.only[0] in arms):
+        problems.add(
+            InputError(
+                f"'{check.id}' is for {check.only[0]}, which does not take the step",
+                where=check.where,
+                expected=f"one of {', '.join(step.only)}",
+            )
+        )
 
 
 def _name(node: Node) -> str:

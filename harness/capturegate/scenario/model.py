@@ -142,10 +142,11 @@ class Case:
     def steps(self) -> tuple[Step, ...]:
         """The steps that this case takes, with the checks that are for it."""
         return tuple(
-            replace(step, checks=tuple(check for check in step.checks if self._is_for(check.only)))
+            replace(step, checks=tuple(check for check in step.checks if self.takes(check.only)))
             for step in self.scenario.steps
-            if self._is_for(step.only)
+            if self.takes(step.only)
         )
 
-    def _is_for(self, only: tuple[str, ...]) -> bool:
+    def takes(self, only: tuple[str, ...]) -> bool:
+        """Whether the case is among those that a step or a check is for."""
         return not only or self.arm.name in only or self.lane.name in only

@@ -260,7 +260,9 @@ class _Composer:
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             key = self._node(event, None, depth + 1)
             if not isinstance(key.value, str) or not key.value:
-                raise key.error("a key", "a word", hint="put it in quotes")
+                raise key.error(
+                    "a key", "a word", hint="" if key.value == "" else "put it in quotes"
+                )
             if key.value == "<<":
                 raise InputError(
                     "the merge key '<<' is not allowed",

@@ -63,7 +63,7 @@ def unknown(
     close = difflib.get_close_matches(name, names, n=1)
     place = f" in {within}" if within else ""
     return InputError(
-        f"unknown {kind} '{name}'{place}",
+        f"unknown {kind} '{shortened(name)}'{place}",
         where=where,
         expected=f"one of {', '.join(names)}" if names else f"no {kind} at all",
         hint=f"did you mean '{close[0]}'?" if close else "",

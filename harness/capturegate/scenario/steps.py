@@ -17,7 +17,7 @@ from capturegate.scenario.keys import (
 )
 from capturegate.scenario.model import Check, GateUse, Step
 from capturegate.scenario.nodes import Node
-from capturegate.scenario.problems import Problems
+from capturegate.scenario.problems import Problems, shortened
 
 
 def read_steps(node: Node, problems: Problems) -> tuple[Step, ...]:
@@ -78,12 +78,24 @@ def _only(step_id: str, entries: dict[str, Node], problems: Problems) -> tuple[s
     if "only" not in entries:
         return ()
     what = f"'only' of step '{step_id}'"
-    names = problems.take([], entries["only"].sequence, what)
-    if entries["only"].value == []:
-        problems.add(
-            InputError(f"{what} is empty", where=entries["only"].where, expected=ARMS_OR_LANES)
-        )
-    return tuple(problems.take("", name.text, f"a name in {what}") for name in names)
+    node = entries["only"]
+    if isinstance(node.value, str):
+        problems.add(node.error(what, f"a list, [{shortened(node.value)}]"))
+        return ()
+    names = problems.take([], node.sequence, what)
+    if node.value == []:
+        problems.add(InputError(f"{what} is empty", where=node.where, expected=ARMS_OR_LANES))
+    only = tuple(problems.take("", name.text, f"a name in {what}") for name in names)
+    for number, name in enumerate(only):
+        if name in only[:number]:
+            problems.add(
+                InputError(
+                    f"{what} names '{shortened(name)}' twice",
+                    where=names[number].where,
+                    expected="each name once",
+                )
+            )
+    return only
 
 
 def _call(node: Node, what: str, expected: str) -> tuple[str, Node]:

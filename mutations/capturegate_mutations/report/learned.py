@@ -6,7 +6,9 @@ import re
 
 from capturegate_mutations.evidence import Row
 from capturegate_mutations.report.summary import folded
+from capturegate_mutations.verdict import Proof
 
+_UNMEASURED = (Proof.INVALID, Proof.BASELINE_RED, Proof.FLAKY, Proof.TIMEOUT, Proof.CRASH)
 _PLAIN = re.compile(r"[A-Za-z][\w.-]*")
 
 
@@ -15,6 +17,8 @@ def as_yaml(row: Row) -> str:
     lines = [f"# measured: {row.mutation}. Review every line before it goes into {row.path}"]
     if row.reason:
         lines += [f"# {line}" for line in row.reason.splitlines()]
+    if row.proof in _UNMEASURED:
+        return "\n".join([*lines, "# nothing was measured", ""])
     if not row.observed:
         return "\n".join([*lines, "# nothing changed", ""])
     groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
