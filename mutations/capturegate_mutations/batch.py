@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from capturegate.run.pool import Answer, Task
@@ -30,13 +30,14 @@ class Settings:
     """How children run.
 
     `preload` is what the warmed zygotes import once; `calls_max` the budget of backend calls
-    that one recorder gets.
+    that one recorder gets; `oracles` a folder to keep the baseline's oracles in, or empty.
     """
 
     seed: int
     time_limit_s: float
     preload: tuple[str, ...] = ()
     calls_max: int = 10_000_000
+    oracles: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,7 +46,8 @@ class Outcome:
 
     `results` has every case, or `proof` says what kept them from it and `reason` how. `modules`
     and `carried` are what the children had loaded in the end, and before anything was served;
-    `hits` what the probes told of cases that ran in a child of their own. `ran` counts the cases
+    `hits` what the probes told of cases that ran in a child of their own, `oracle_hits` what they
+    told until its oracle was done, where that was kept. `ran` counts the cases
     that ran, which are fewer than the results where the others could not differ.
     """
 
@@ -55,6 +57,7 @@ class Outcome:
     modules: frozenset[str] = frozenset()
     carried: frozenset[str] = frozenset()
     hits: dict[CaseKey, frozenset[str]] = field(default_factory=dict)
+    oracle_hits: dict[CaseKey, frozenset[str]] = field(default_factory=dict)
     ran: int = 0
     duration_s: float = 0.0
 
@@ -67,10 +70,12 @@ def tasks_of(
     tell_modules: bool = False,
     parts: int = 1,
     probed: str = "",
+    known: Collection[CaseKey] = (),
 ) -> list[Task]:
     """The tasks for each environment among the mutant's cases, in so many parts.
 
-    `probed` is a file of modules with probes, to be served beside the mutant's own sources.
+    `probed` is a file of modules with probes, to be served beside the mutant's own sources;
+    `known` are cases whose kept oracle holds.
     """
     groups: dict[tuple[tuple[str, str], ...], list[Case]] = defaultdict(list)
     for case in mutant.cases:
@@ -85,6 +90,8 @@ def tasks_of(
                 "calls_max": settings.calls_max,
                 "tell_modules": tell_modules,
                 "probed": probed,
+                "oracles": settings.oracles,
+                "known": [case.name for case in part if case.name in known],
             },
             env=dict(env),
             absent=mutant.modules,
@@ -131,6 +138,8 @@ def collect(answers: Sequence[Answer], cases: Sequence[Case]) -> Outcome:
         for told in value["cases"]:
             outcome.ran += 1
             outcome.hits[told["case"]] = frozenset(value.get("hits", ()))
+            if "oracle_hits" in told:
+                outcome.oracle_hits[told["case"]] = frozenset(told["oracle_hits"])
             if "result" in told:
                 result = CaseResult.from_json(told["result"])
                 results[told["case"]] = result

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from capturegate_mutations.oracles import KeptOracle
 from capturegate_mutations.serve import (
     NotServedError,
     Served,
@@ -41,9 +42,10 @@ def mutant(request: dict[str, Any]) -> dict[str, Any]:
     """The target `mutant`: results of all cases of one environment, under one mutation.
 
     The request holds `sources` to serve, `cases` to run, `predicates` (name, answer, lane,
-    scenarios), `calls_max`, `tell_modules` and `probed`, a file of modules to serve with probes in
-    them. The answer has `cases`, or `import_error` or `not_served`; `carried` tells what was loaded
-    in the zygote, `modules` what is now, `hits` what the probes told.
+    scenarios), `calls_max`, `tell_modules`, `probed`, a file of modules to serve with probes in
+    them, `oracles`, a folder to keep the oracles of cases in, and `known`, the cases whose oracle
+    is taken from there. The answer has `cases`, or `import_error` or `not_served`; `carried` tells
+    what was loaded in the zygote, `modules` what is now, `hits` what the probes told.
     """
     carried = sorted(sys.modules) if request["tell_modules"] else []
     served = [Served(**source) for source in request["sources"]]
@@ -61,7 +63,7 @@ def mutant(request: dict[str, Any]) -> dict[str, Any]:
     from capturegate.trace import Recorder
 
     Recorder.calls_max = request["calls_max"]
-    answers = [_run(case, request["predicates"]) for case in request["cases"]]
+    answers = [_run(case, request, hits) for case in request["cases"]]
     try:
         # A case may have taken a module out and imported it anew, from its file.
         check_served(served + probed)
@@ -87,17 +89,24 @@ def mark_other_processes(hits: set[str]) -> None:
     sys.addaudithook(heard)
 
 
-def _run(case: dict[str, Any], predicates: list[dict[str, Any]]) -> dict[str, Any]:
-    """One case: its `result`, or `overran`, or `raised` with what ended it."""
+def _run(case: dict[str, Any], request: dict[str, Any], hits: set[str]) -> dict[str, Any]:
+    """One case: its `result`, or `overran`, or `raised` with what ended it.
+
+    Where its oracle was kept, `oracle_hits` tells what that entered.
+    """
     from capturegate.run.execute import run_case
     from capturegate.trace import Recorder
 
     name = f"{case['scenario']['name']}[{case['lane']}/{case['arm']}]"
     # On the captured standard error: the last line names the case that a crash happened in.
     print(f"case {name}", file=sys.stderr, flush=True)  # noqa: T201
+    kept: KeptOracle | None = None
+    if request["oracles"] and (request["probed"] or name in request["known"]):
+        is_known = name in request["known"]
+        kept = KeptOracle(Path(request["oracles"]), name, is_known=is_known, entered=hits)
     try:
-        with _answering(case, predicates):
-            result = run_case(case)
+        with _answering(case, request["predicates"]):
+            result = run_case(case, kept)
     except BaseException as error:
         ended: dict[str, Any] = {"raised": _told(error)}
     else:
@@ -106,7 +115,8 @@ def _run(case: dict[str, Any], predicates: list[dict[str, Any]]) -> dict[str, An
         # Whatever the engine made of it: a case that was cut short proves nothing.
         Recorder.overran = False
         ended = {"overran": f"more than {Recorder.calls_max} calls on one backend"}
-    return {"case": name} | ended
+    told = {"oracle_hits": kept.hits} if kept is not None and kept.hits is not None else {}
+    return {"case": name} | ended | told
 
 
 @contextmanager

@@ -34,11 +34,13 @@ class Ground:
     """What mutants are compared with.
 
     `tree` is the hash of the files `watched`, `loaded` that of the modules that cases import;
-    `hits` says what each case entered of that which mutants touch.
+    `hits` says what each case entered of that which mutants touch, `oracle_hits` what it had
+    entered when its oracle was done.
     """
 
     baseline: dict[CaseKey, CaseResult]
     hits: Hits = field(default_factory=dict)
+    oracle_hits: Hits = field(default_factory=dict)
     tree: str = ""
     watched: tuple[Path, ...] = ()
     loaded: str = ""

@@ -48,6 +48,22 @@ def reached(plan: Plan, mutant: Mutant, hits: Hits) -> tuple[Case, ...]:
     )
 
 
+def oracles_known(plan: Plan, mutant: Mutant, hits: Hits, oracle_hits: Hits) -> frozenset[CaseKey]:
+    """The cases whose oracle in the baseline is that of the mutant, too.
+
+    `oracle_hits` are the hits of each case until its oracle was done. An oracle that enters nothing
+    that is touched does what the original's does; one of a case that started another process may
+    have entered anything, and a flip on a scenario makes another case.
+    """
+    if flips_instrument(plan) or any(isinstance(flip, ScenarioFlip) for flip in plan.flips):
+        return frozenset()
+    return frozenset(
+        name
+        for name, entered in oracle_hits.items()
+        if not mutant.touched & entered and EVERYTHING not in hits[name]
+    )
+
+
 def probes_of(plans: Sequence[tuple[Plan, Mutant]]) -> frozenset[Key]:
     """Everything that some mutant of production code touches."""
     keys: frozenset[Key] = frozenset()

@@ -25,7 +25,7 @@ from capturegate_mutations.imports import import_graph, importers_of
 from capturegate_mutations.plan import CaseKey, Plan
 from capturegate_mutations.prepare import Mutant, prepare
 from capturegate_mutations.probes import write_probed
-from capturegate_mutations.reach import Hits, flips_instrument, probes_of, reached
+from capturegate_mutations.reach import flips_instrument, oracles_known, probes_of, reached
 from capturegate_mutations.source import read_source
 from capturegate_mutations.tree import tree_hash
 from capturegate_mutations.verdict import Proof
@@ -126,10 +126,11 @@ class Runner:
         self.settings.preload = self._preload(own)
         self.settings.calls_max = budget(first.results)
         self.say("baseline again, and controls")
-        hits = self._controls(first.results, plain)
+        second = self._controls(first.results, plain)
         return Ground(
             baseline=first.results,
-            hits=hits,
+            hits=second.hits,
+            oracle_hits=second.oracle_hits,
             tree=tree,
             watched=watched,
             loaded=tree_hash(Path(path) for path in own.values()),
@@ -147,10 +148,12 @@ class Runner:
             if item.mutant is None:
                 yield item, Outcome(proof=Proof.INVALID, reason=item.invalid)
                 continue
-            cases = item.mutant.cases
+            cases, known = item.mutant.cases, frozenset[CaseKey]()
             if not self.all_cases:
                 cases = reached(item.plan, item.mutant, ground.hits)
-            tasks = tasks_of(replace(item.mutant, cases=cases), self.settings, bare=item.bare)
+                known = oracles_known(item.plan, item.mutant, ground.hits, ground.oracle_hits)
+            mutant = replace(item.mutant, cases=cases)
+            tasks = tasks_of(mutant, self.settings, bare=item.bare, known=known)
             run = _Running(item=item, cases=cases, open_tasks=len(tasks))
             if not tasks:
                 yield item, run.outcome(ground)
@@ -223,7 +226,7 @@ class Runner:
         graph = import_graph(own)
         return tuple(sorted(graph.keys() - importers_of(flipped, graph)))
 
-    def _controls(self, baseline: dict[CaseKey, CaseResult], plain: Mutant) -> Hits:
+    def _controls(self, baseline: dict[CaseKey, CaseResult], plain: Mutant) -> Outcome:
         """The controls, and the baseline once more: warmed, each case in a child of its own.
 
         The second time flipped modules of production code are served with probes in them, which
@@ -250,7 +253,7 @@ class Runner:
             controls.check_raiser(module, outcome)
         if bare:
             controls.check_noop(others[-1], baseline)
-        return second.hits
+        return second
 
     def _check_second(self, baseline: dict[CaseKey, CaseResult], second: Outcome) -> None:
         """Tell a baseline that differs by itself from one that its probes changed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -72,10 +73,14 @@ class Session:
         plans = self._plans(cases, sheet)
         prepared = prepare_all(plans, cases)
         refuse_mistakes(prepared)
-        settings = Settings(seed=request.seed, time_limit_s=request.time_limit_s)
         self._known = ROWS.read(request.resume) if request.resume else {}
         with contextlib.ExitStack() as stack:
             pool = stack.enter_context(Pool(workers=request.workers))
+            settings = Settings(
+                seed=request.seed,
+                time_limit_s=request.time_limit_s,
+                oracles=stack.enter_context(tempfile.TemporaryDirectory(prefix="capturegate-")),
+            )
             check_usable(request.backend, pool)
             if request.results:
                 self._writer = stack.enter_context(ROWS.writer(request.results))

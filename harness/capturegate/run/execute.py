@@ -17,6 +17,7 @@ from capturegate.run.drive import Drive, drive
 from capturegate.run.engines import fresh_backend, load_adapter
 from capturegate.run.failures import EngineFailed, fault, placed
 from capturegate.run.judge import account_for, checks_of, judge_gates
+from capturegate.run.oracle import OracleKeeper, OracleRun
 from capturegate.run.request import case_from_request
 from capturegate.run.result import CaseResult, Skip
 from capturegate.scenario.grammar import Expectation
@@ -24,12 +25,12 @@ from capturegate.scenario.model import Case, Lane
 from capturegate.trace import BEGIN_APIS, Trace
 
 
-def run_case(request: dict[str, Any]) -> CaseResult:
+def run_case(request: dict[str, Any], keeper: OracleKeeper | None = None) -> CaseResult:
     """Run the case that a request carries (see `capturegate.run.request`)."""
-    return judge_case(case_from_request(request), request.get("seed", 0))
+    return judge_case(case_from_request(request), request.get("seed", 0), keeper)
 
 
-def judge_case(case: Case, seed: int = 0) -> CaseResult:
+def judge_case(case: Case, seed: int = 0, keeper: OracleKeeper | None = None) -> CaseResult:
     """Run one case to its verdicts.
 
     The oracle runs first, on a device of its own: an eager run between the steps would deepen
@@ -61,14 +62,18 @@ def judge_case(case: Case, seed: int = 0) -> CaseResult:
             predicate=case.lane.skip_if, reason=case.lane.reason, judged_in=case.lane.judged_in
         )
         return result
-    oracle, oracle_trace, _ = _drive_engine(case, adapter_class, seed, oracle=True)
+    oracle = keeper.known() if keeper is not None else None
+    if oracle is None:
+        oracle = _oracle(case, adapter_class, seed)
+        if keeper is not None:
+            keeper.keep(oracle)
     driven, trace, device = _drive_engine(case, adapter_class, seed, oracle=False)
     finished = [run.phase for run in driven.runs if not run.raised]
     evidence = Evidence(
         trace=trace,
         runs=driven.runs,
         comparisons=compare(driven.snapshots, oracle.snapshots, finished),
-        oracle_error=_text(oracle) or replayed_itself(oracle_trace),
+        oracle_error=oracle.error,
         # A case that a require stopped never came to the captures it was to make.
         captures_said={} if driven.stopped_by else captures_said(case),
         failure=_text(driven),
@@ -83,6 +88,12 @@ def judge_case(case: Case, seed: int = 0) -> CaseResult:
     result.device = device
     result.duration_s = round(time.perf_counter() - started, 4)
     return result
+
+
+def _oracle(case: Case, adapter_class: type[Adapter], seed: int) -> OracleRun:
+    driven, trace, _ = _drive_engine(case, adapter_class, seed, oracle=True)
+    error = _text(driven) or replayed_itself(trace)
+    return OracleRun(snapshots=tuple(driven.snapshots), error=error)
 
 
 def _drive_engine(
