@@ -300,6 +300,8 @@ def test_ctrl_c_keeps_what_was_judged_and_exits_with_130(project):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # A child of a background job would be born deaf to it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     results = project / "r.jsonl"
     note = project / "note"

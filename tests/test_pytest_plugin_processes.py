@@ -83,7 +83,14 @@ def test_a_run_that_is_ended_in_the_middle_of_a_case_leaves_nothing(project, num
     )
     command = [sys.executable, "-m", "pytest"]
     with (project.path / "out.txt").open("wb") as out:
-        run = subprocess.Popen(command, cwd=project.path, stdout=out, stderr=out)
+        run = subprocess.Popen(
+            command,
+            cwd=project.path,
+            stdout=out,
+            stderr=out,
+            # A child of a background job would be born deaf to an interrupt.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        )
     wait_for(lambda: "hangs" in [word for word, _, _ in log_of(project)])
     run.send_signal(number)
     assert code == run.wait()
