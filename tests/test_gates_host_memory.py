@@ -198,17 +198,59 @@ def test_a_free_of_device_memory_awaits_nothing(bench, freed):
     assert Verdict.BROKEN is bench.judge().verdict
 
 
-def test_an_event_that_a_graph_records_awaits_its_launch(bench):
+def recording(bench, *, first=False):
+    """An executable of an upload and a record of the event, the record `first` or last."""
     backend = bench.backend
     backend.stream_begin_capture(bench.stream, CaptureMode.THREAD_LOCAL)
+    if first:
+        backend.event_record(bench.event, bench.stream, external=True)
     bench.upload()
-    backend.event_record(bench.event, bench.stream, external=True)
-    executable = backend.graph_instantiate(backend.stream_end_capture(bench.stream))
-    backend.graph_launch(executable, bench.stream)
-    backend.event_synchronize(bench.event)
-    backend.free_host(bench.pinned)
+    if not first:
+        backend.event_record(bench.event, bench.stream, external=True)
+    return backend.graph_instantiate(backend.stream_end_capture(bench.stream))
 
-    assert (Verdict.HELD, 1) == (bench.judge().verdict, bench.judge().figures["freed"])
+
+@pytest.mark.parametrize(
+    ("first", "verdict"), [(False, Verdict.HELD), (True, Verdict.BROKEN)], ids=["last", "first"]
+)
+def test_an_event_that_a_graph_records_awaits_what_was_captured_before_it(bench, first, verdict):
+    executable = recording(bench, first=first)
+    bench.backend.graph_launch(executable, bench.stream)
+    bench.backend.event_synchronize(bench.event)
+    bench.backend.free_host(bench.pinned)
+
+    assert verdict is bench.judge().verdict
+
+
+def test_an_event_of_a_graph_that_was_not_launched_since_awaits_nothing(bench):
+    executable = recording(bench)
+    bench.backend.graph_launch(executable, bench.stream)
+    bench.backend.event_synchronize(bench.event)
+    bench.upload()
+    bench.backend.event_synchronize(bench.event)
+    bench.backend.free_host(bench.pinned)
+
+    assert Verdict.BROKEN is bench.judge().verdict
+
+
+def test_a_stream_may_wait_for_the_event_that_a_graph_records(bench):
+    executable = recording(bench)
+    bench.backend.graph_launch(executable, bench.stream)
+    bench.backend.stream_wait_event(bench.other, bench.event)
+    bench.backend.stream_synchronize(bench.other)
+    bench.backend.free_host(bench.pinned)
+
+    assert Verdict.HELD is bench.judge().verdict
+
+
+def test_an_event_that_was_recorded_outside_before_is_that_of_the_launch(bench):
+    executable = recording(bench)
+    bench.backend.event_record(bench.event, bench.other)
+    bench.backend.graph_launch(executable, bench.stream)
+    bench.backend.event_synchronize(bench.event)
+    bench.backend.free_host(bench.pinned)
+
+    assert Verdict.HELD is bench.judge().verdict
 
 
 def test_a_thread_that_awaits_its_own_stream_awaits_nobody_elses(bench):
@@ -217,10 +259,11 @@ def test_a_thread_that_awaits_its_own_stream_awaits_nobody_elses(bench):
     def upload():
         bench.backend.memcpy_async(bench.buffer, bench.pinned, NBYTES, own)
 
-    thread = threading.Thread(target=upload)
-    thread.start()
-    thread.join()
-    bench.backend.stream_synchronize(own)
+    # One after the other, so that the system may give both the same name.
+    for work in (upload, lambda: bench.backend.stream_synchronize(own)):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
     bench.backend.free_host(bench.pinned)
 
     assert Verdict.BROKEN is bench.judge().verdict

@@ -126,6 +126,12 @@ def test_an_event_on_a_blocking_stream_lies_behind_the_legacy_one():
     assert in_flight(*awaited, stream=0) == 1
 
 
+def test_a_record_on_a_blocking_stream_puts_it_behind_the_legacy_one():
+    recorded = (work(0), record(7, 2), host("cudaStreamSynchronize", 2))
+    assert in_flight(*recorded, stream=0, blocking=BLOCKING) == 0
+    assert in_flight(*recorded, stream=0) == 1
+
+
 def test_a_per_thread_stream_is_a_blocking_one():
     assert in_flight(work(0), work(1), host("cudaStreamSynchronize", 1), stream=0) == 0
     assert in_flight(work(1), host("cudaStreamSynchronize", 0), stream=1) == 0

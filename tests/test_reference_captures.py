@@ -238,3 +238,35 @@ def test_a_window_inside_another_ones_is_refused_and_the_outer_one_goes_on(bench
         assert not bench.is_idle()
     assert {"begins": 1, "ends": 1} == bench.counts
     assert 1 == len(bench.graphs())
+
+
+def test_a_graph_that_cannot_be_dropped_hides_nothing_of_what_went_wrong_first(bench):
+    bench.refuse("graph_destroy", "cudaErrorInvalidValue")
+    with pytest.raises(ValueError, match="first"):
+        bench.capture(bench.write, fail)
+    assert bench.is_idle()
+
+
+def test_what_was_refused_in_a_window_is_nobodys_last_error(bench):
+    with pytest.raises(CudaError):
+        bench.capture(bench.write, lambda: bench.backend.set_device(7))
+    assert "cudaSuccess" == bench.backend.peek_at_last_error()
+
+
+def test_an_error_of_somebody_elses_stays_his(bench):
+    assert not bench.backend.raw.set_device(7).ok
+    with pytest.raises(ValueError, match="first"):
+        bench.capture(bench.write, fail)
+    assert "cudaErrorInvalidDevice" == bench.backend.peek_at_last_error()
+
+
+def test_an_executable_that_is_refused_leaves_no_last_error(bench):
+    def refused(_graph):
+        bench.device.set_device(7)
+        return Outcome("cudaErrorMemoryAllocation")
+
+    bench.capture(bench.write)
+    bench.device.graph_instantiate = refused
+    with pytest.raises(CudaError, match="cudaErrorMemoryAllocation"):
+        instantiate(bench.backend, bench.captures.graph)
+    assert "cudaSuccess" == bench.backend.peek_at_last_error()

@@ -338,7 +338,7 @@ def test_a_request_that_just_fits_is_served_and_compared():
         ),
         ("reference.server", "{layers: 1}", "serve: {requests: 0}", "requests is 0"),
         ("reference.server", "{layers: 1}", "serve: {requests: 257}", "requests is 257"),
-        ("reference.server", "{layers: 1}", "warm_up: {rounds: 257}", "rounds is 257"),
+        ("reference.server", "{layers: 1}", "warm_up: {rounds: 65}", "rounds is 65"),
         ("reference.server", "{layers: 1}", "compare", "there is nothing to compare"),
         (
             "capturegate_reference.seam_adapter:SeamAdapter",

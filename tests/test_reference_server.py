@@ -295,10 +295,13 @@ def test_what_was_read_alone_is_not_read_again_and_no_other_answer_agrees_with_i
     assert 1 == alone._core.counts["prompt.parts"]
 
 
-@pytest.mark.parametrize(("oracle", "served"), [(False, 3), (True, 0)])
-def test_a_warm_up_is_served_where_graphs_are_and_shown_to_nobody(oracle, served):
+@pytest.mark.parametrize(
+    ("oracle", "cached", "served"), [(False, False, 3), (True, False, 0), (True, True, 3)]
+)
+def test_a_warm_up_is_served_where_graphs_or_pages_stay_and_shown_to_nobody(oracle, cached, served):
     config = {name: default for name, (_, default) in ServerAdapter.config_keys.items()}
-    adapter = ServerAdapter(Backend(FakeDevice()), config | {"layers": 1}, oracle=oracle)
+    config |= {"layers": 1, "prefix_caching": cached}
+    adapter = ServerAdapter(Backend(FakeDevice()), config, oracle=oracle)
     assert served == adapter.warm_up(concurrency=2, rounds=1)["ok"]
     assert () == adapter.outputs()
     adapter.close()

@@ -6,7 +6,6 @@ Events are stored as tuples while recording and read as `Event` objects afterwar
 from __future__ import annotations
 
 import sys
-import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+from capturegate.host_threads import HostThread
 from capturegate.sites import DEPTH_MAX, Frame, SiteTable
 from capturegate.status import SUCCESS, Outcome, Span, Status
 
@@ -188,7 +188,7 @@ class Recorder:
         self._events: list[tuple[Any, ...]] = []
         self._read: list[Event] = []
         self._next = count().__next__
-        self._threads: dict[int, int] = {}
+        self._thread = HostThread(count().__next__)
 
     def call(
         self,
@@ -260,7 +260,7 @@ class Recorder:
     @property
     def thread(self) -> int:
         """The number of the calling thread."""
-        return self._threads.setdefault(threading.get_ident(), len(self._threads))
+        return self._thread.number
 
     @contextmanager
     def as_harness(self) -> Iterator[None]:

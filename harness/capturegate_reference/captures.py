@@ -126,7 +126,10 @@ class StreamCapture:
             doomed = ended.value if ended.ok else None
             refused = refused or not ended.ok
         if doomed is not None:
-            self._backend.graph_destroy(doomed)
+            dropped = self._backend.raw.graph_destroy(doomed)
+            if cause is None:
+                dropped.unwrap()
+            refused = refused or not dropped.ok
         if refused:
             self._backend.get_last_error()
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 WARM_UP_SIZES = (1, 2, 4, 8)
 _STORED_TOKENS_MAX = 1 << 20
 _RUNNING_MAX = 1 << 10
-_WAITING_MAX = 256
+_WAITING_MAX = _REQUESTS_MAX = 256
+_ROUNDS_MAX = 64
 _UNDER_BYPASS = {"decline": False, "attempt": True}
 _PREFILLS = {"parts": False, "chunks": True}
 _DRAFTERS = {"history": False, "model": True}
@@ -105,7 +106,7 @@ def _require_sense(config: Mapping[str, Any], sizes: ModelSizes) -> None:
     at_least("running_max", config, 1, _RUNNING_MAX)
     at_least("part_tokens", config, 1, context)
     drafts = choice("drafting", config, _DRAFTERS)
-    at_least("draft_tokens", config, 1, context - 1 if drafts else _RUNNING_MAX)
+    at_least("draft_tokens", config, 1, context - 1 if drafts else None)
     at_least("draft_layers", config, 1, sizes.layers)
     if drafts and not config["speculation"]:
         raise InputError(
@@ -180,7 +181,7 @@ class ServerAdapter:
         core = self._core.core
         self._pools = {"decode": core.pool, "prompts": core.prompt_pool, "drafts": core.draft_pool}
         self._backend = backend
-        self._oracle = oracle
+        self._oracle, self._warms_up = oracle, config["prefix_caching"] or not oracle
         self._server = Server(self._core)
         self._loop = asyncio.Runner()
         self._served: list[ServedRequest] = []
@@ -193,16 +194,15 @@ class ServerAdapter:
     @verb
     def warm_up(self, concurrency: int = 8, rounds: int = 2) -> Facts:
         """Serve as many requests at once as each warm-up size, all sizes once in each round."""
-        given = {"concurrency": concurrency, "rounds": rounds}
-        at_least("concurrency", given, 1, _WAITING_MAX)
-        at_least("rounds", given, 1, _WAITING_MAX)
+        at_least("concurrency", {"concurrency": concurrency}, 1, _WAITING_MAX)
+        at_least("rounds", {"rounds": rounds}, 1, _ROUNDS_MAX)
         self._require_fit(5, 2)
         tally: Counter[str] = Counter()
         for _ in range(rounds):
             for size in WARM_UP_SIZES:
                 prompts = self._prompts(size, 1, 0, 5, 0)
-                # An oracle has no graph to warm up, and what warm-ups say is shown to nobody.
-                if size <= concurrency and not self._oracle:
+                # An oracle has no graph to warm up; where it shares pages it has them to fill.
+                if size <= concurrency and self._warms_up:
                     tally += self._serve(prompts, size, 2, [])
         self._shows = False
         return self._told(tally)
@@ -220,9 +220,9 @@ class ServerAdapter:
     ) -> Facts:
         """Serve requests, so many at once."""
         prompt_tokens = shared_tokens + own_tokens
-        given = {"requests": requests, "families": families, "new_tokens": new_tokens}
-        for name in given:
-            at_least(name, given, 1, _WAITING_MAX)
+        for name, number in {"requests": requests, "families": families}.items():
+            at_least(name, {name: number}, 1, _REQUESTS_MAX)
+        at_least("new_tokens", {"new_tokens": new_tokens}, 1, self._sizes.context_tokens)
         given = {"shared_tokens": shared_tokens, "own_tokens": own_tokens, "spread": spread}
         for name in given:
             at_least(name, given, 0, self._sizes.context_tokens)

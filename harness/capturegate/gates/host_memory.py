@@ -24,8 +24,8 @@ class PinnedMemoryOutlivesItsWork:
         and graph launches before it that touch the memory: the host has to have awaited each of
         them, by synchronizing with, or finding ready, a stream or an event that is behind it, or
         by cudaDeviceSynchronize. A cudaFree awaits nothing. And no executable is launched again
-        whose launch before touched what was freed since; what a graph bakes that was never
-        launched is not known.
+        whose launch before touched what was freed since. What an executable touches is known
+        from its last launch: not before the first one, nor after an update or other arguments.
 
     Why it is unsafe:
         A captured upload bakes the host's address, and a launch of its graph returns long before

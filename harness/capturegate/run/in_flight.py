@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 
 from capturegate.backend import StreamKind
 from capturegate.status import SUCCESS
-from capturegate.trace import BEGIN_APIS, WORK_APIS, Event
+from capturegate.trace import BEGIN_APIS, END_API, WORK_APIS, Event
 
 LEGACY, PER_THREAD = 0, 1
 """The ids of the default streams; the second is another stream in each thread."""
+_BUILDS = frozenset({"cudaGraphInstantiate", "cudaGraphExecUpdate"})
 _SEEN = (
     BEGIN_APIS
     | WORK_APIS
@@ -24,8 +25,15 @@ _SEEN = (
         "cudaEventSynchronize",
         "cudaEventQuery",
         "cudaDeviceSynchronize",
+        END_API,
     }
+    | _BUILDS
 )
+
+
+_LAUNCH = "cudaGraphLaunch"
+_Records = dict[int | str, bool]
+"""Events that a capture records, each with whether no work was captured after that."""
 
 
 def blocking_streams(events: Iterable[Event]) -> set[int | str]:
@@ -57,8 +65,10 @@ class Flight:
     synchronizing with, or finding ready, a stream or an event that is behind it, and by
     cudaDeviceSynchronize. A cudaMemcpy awaits what the legacy stream is behind, unless it copies
     within the device; that, and a cudaMemset, may return before they are done, and are work of the
-    legacy stream. Frees await nothing: that they wait is not promised for all of them. An event
-    that a graph records is not followed, so whoever awaits it has awaited all.
+    legacy stream. Frees await nothing: that they wait is not promised for all of them. A launch
+    records the events that its graph records, behind all of it where no work was captured after
+    the record, and else behind what lay before the launch. What a graph waits for, and what child
+    graphs record, is not followed.
 
     `blocking` are the blocking streams, those that are yet to be made too.
     """
@@ -68,7 +78,9 @@ class Flight:
         self._flying: set[int] = set()
         self._streams: defaultdict[int, set[int]] = defaultdict(set)
         self._recorded: dict[int | str, set[int]] = {}
-        self._in_graphs: set[int | str] = set()
+        self._captured: defaultdict[int, _Records] = defaultdict(dict)
+        self._graphs: dict[int | str, _Records] = {}
+        self._executables: dict[int | str, _Records] = {}
 
     def see(self, event: Event) -> int:
         """Take an event into account; what a capture that it begins has in flight."""
@@ -78,24 +90,23 @@ class Flight:
         stream = self._key(event)
         if api in BEGIN_APIS:
             return len(self._streams[stream] & self._flying)
-        if event.capture:
-            if api == "cudaEventRecord":
-                self._in_graphs.add(event.handle)
+        if event.capture or api in _BUILDS:
+            self._build(event)
         elif api in WORK_APIS:
-            self._work(event.seq, stream)
+            self._launch(event, stream)
         elif api == "cudaMemset" or (api == "cudaMemcpy" and _within_device(event)):
             self._work(event.seq, LEGACY)
         elif api == "cudaMemcpy":
             self._land(self._behind(LEGACY))
         elif api == "cudaEventRecord":
-            self._in_graphs.discard(event.handle)
-            before = self._streams[LEGACY] if stream in self._blocking else ()
-            self._recorded[event.handle] = self._behind(stream).union(before)
+            if stream in self._blocking:
+                self._streams[stream] |= self._streams[LEGACY]
+            self._recorded[event.handle] = self._behind(stream)
         elif api == "cudaStreamWaitEvent":
             self._streams[stream] |= self._recorded.get(event.handle, set())
         elif api in ("cudaStreamSynchronize", "cudaStreamQuery"):
             self._land(self._behind(stream))
-        elif api == "cudaDeviceSynchronize" or event.handle in self._in_graphs:
+        elif api == "cudaDeviceSynchronize":
             self._land(self._flying)
         else:
             self._land(self._recorded.pop(event.handle, set()))
@@ -111,6 +122,27 @@ class Flight:
         key = -2 - event.thread
         self._blocking.add(key)
         return key
+
+    def _build(self, event: Event) -> None:
+        """Follow the records of a capture to its graph, and to the executables made of that."""
+        records = self._captured[event.capture]
+        if event.api == END_API:
+            self._graphs[event.handle] = self._captured.pop(event.capture)
+        elif event.api in _BUILDS:
+            made_of = (event.detail or {}).get("graph", 0)
+            self._executables[event.handle] = self._graphs.get(made_of, {})
+        elif event.api == "cudaEventRecord":
+            records[event.handle] = True
+        elif event.api in WORK_APIS:
+            records.update(dict.fromkeys(records, False))
+
+    def _launch(self, event: Event, stream: int) -> None:
+        """Take work into account, and what the graph of a launch records."""
+        before = self._behind(stream)
+        self._work(event.seq, stream)
+        records = self._executables.get(event.handle, {}) if event.api == _LAUNCH else {}
+        for recorded, is_last in records.items():
+            self._recorded[recorded] = before | {event.seq} if is_last else before
 
     def _work(self, seq: int, stream: int) -> None:
         behind = self._streams[stream]
