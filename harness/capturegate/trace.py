@@ -26,6 +26,9 @@ BEGIN_TO_GRAPH_API = "cudaStreamBeginCaptureToGraph"
 BEGIN_APIS = frozenset({"cudaStreamBeginCapture", BEGIN_TO_GRAPH_API})
 END_API = "cudaStreamEndCapture"
 ADD_CHILD_API = "cudaGraphAddChildGraphNode"
+INSTANTIATE_API = "cudaGraphInstantiate"
+UPDATE_API = "cudaGraphExecUpdate"
+LAUNCH_API = "cudaGraphLaunch"
 _ABOUT_WINDOWS = frozenset({"cudaStreamDestroy", ADD_CHILD_API})
 """Calls that change a window without being in one."""
 ALLOCATING_APIS = frozenset(
@@ -48,7 +51,7 @@ WORK_APIS = frozenset(
         "cudaMemcpyAsync",
         "cudaMemcpyBatchAsync",
         "cudaMemsetAsync",
-        "cudaGraphLaunch",
+        LAUNCH_API,
     }
 )
 _FULL_STACK = ALLOCATING_APIS | FREEING_APIS | BLOCKING_APIS | BEGIN_APIS | {END_API}

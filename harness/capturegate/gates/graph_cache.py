@@ -13,19 +13,19 @@ from capturegate.trace import (
     ADD_CHILD_API,
     END_API,
     ENGINE,
+    INSTANTIATE_API,
+    LAUNCH_API,
+    UPDATE_API,
     WORK_APIS,
     Event,
     Trace,
 )
 
-INSTANTIATE = "cudaGraphInstantiate"
-UPDATE = "cudaGraphExecUpdate"
-LAUNCH = "cudaGraphLaunch"
 DESTROY = "cudaGraphExecDestroy"
-_CALLS = WORK_APIS - {LAUNCH}
+_CALLS = WORK_APIS - {LAUNCH_API}
 _COPY = "cudaMemcpyAsync"
 _BATCH = "cudaMemcpyBatchAsync"
-_LIVES = (INSTANTIATE, DESTROY, notes.HOLDS, notes.RELEASED)
+_LIVES = (INSTANTIATE_API, DESTROY, notes.HOLDS, notes.RELEASED)
 NESTED_MAX = 8
 """Observations around another that are followed; those that are never answered would pile up."""
 
@@ -146,8 +146,8 @@ class _Reader:
             notes.HOLDS: self._holds,
             notes.DROPPED: lambda event: self._kept.discard(_executable(event)),
             DESTROY: lambda event: self._kept.discard(int(event.handle)),
-            UPDATE: self._updated,
-            LAUNCH: self._launched,
+            UPDATE_API: self._updated,
+            LAUNCH_API: self._launched,
         }
         self.reads = {*_CALLS, *self._on, *_MadeOf.READS}
 
@@ -261,7 +261,7 @@ class _MadeOf:
     one that was patched in an executable still counts as what was captured.
     """
 
-    READS: ClassVar[frozenset[str]] = _CALLS | {END_API, ADD_CHILD_API, INSTANTIATE, UPDATE}
+    READS: ClassVar[frozenset[str]] = _CALLS | {END_API, ADD_CHILD_API, INSTANTIATE_API, UPDATE_API}
 
     def __init__(self) -> None:
         self.executables: dict[int, Counter[Work]] = {}
@@ -276,7 +276,7 @@ class _MadeOf:
             self._graph(handle).update(self._captures.pop(event.capture, Counter()))
         elif event.api == ADD_CHILD_API:
             self._graph(handle).update(self._graph(detail["child"]))
-        elif event.api in (INSTANTIATE, UPDATE):
+        elif event.api in (INSTANTIATE_API, UPDATE_API):
             self.executables[int(handle)] = self._graph(detail.get("graph", 0)).copy()
 
     def _graph(self, graph: int | str) -> Counter[Work]:
@@ -305,7 +305,7 @@ def live_executables(trace: Trace) -> Iterator[tuple[Event, dict[int, Event]]]:
     for event in trace.of(_LIVES):
         if event.refused:
             continue
-        if event.api == INSTANTIATE:
+        if event.api == INSTANTIATE_API:
             live[int(event.handle)] = event
         elif event.api == DESTROY:
             live.pop(int(event.handle), None)

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from capturegate.gates.base import Evidence, Judgement
-from capturegate.run.in_flight import Flight, blocking_streams
+from capturegate.gates.replay_own import SET_PARAMS_API
+from capturegate.run.in_flight import CREATE_API, FOLLOWED, Flight, blocking_streams
 from capturegate.run.result import Verdict
-from capturegate.trace import ENGINE, WORK_APIS, Event
+from capturegate.trace import ENGINE, LAUNCH_API, UPDATE_API, WORK_APIS, Event
 
 _PINS = frozenset({"cudaMallocHost", "cudaHostRegister"})
 _UNPINS = frozenset({"cudaFreeHost", "cudaHostUnregister"})
-_LAUNCH = "cudaGraphLaunch"
-_REBAKES = frozenset({"cudaGraphExecUpdate", "cudaGraphExecKernelNodeSetParams"})
+_REBAKES = frozenset({UPDATE_API, SET_PARAMS_API})
+_LOOKED_AT = FOLLOWED | _PINS | _UNPINS | _REBAKES | {CREATE_API}
 
 
 class PinnedMemoryOutlivesItsWork:
@@ -61,7 +62,8 @@ class PinnedMemoryOutlivesItsWork:
 
     def judge(self, evidence: Evidence, params: Mapping[str, Any]) -> Judgement:
         """Broken by the first free of what is in use, or the first use of what was freed."""
-        events = [e for e in evidence.trace.events if e.actor == ENGINE and not e.refused]
+        seen = evidence.trace.of(_LOOKED_AT)
+        events = [event for event in seen if event.actor == ENGINE and not event.refused]
         flight, pinned = Flight(blocking_streams(events)), _Pinned()
         for event in events:
             if event.api in _UNPINS:
@@ -112,13 +114,13 @@ class _Pinned:
 
     def touch(self, event: Event) -> Event | None:
         """Take work into account; the free of what it touches, where there was one."""
-        for allocation in self._baked.get(event.handle, ()) if event.api == _LAUNCH else ():
-            if allocation in self._gone:
-                return self._gone[allocation]
+        is_launch = event.api == LAUNCH_API
+        if is_launch and (gone := self._gone.keys() & self._baked.get(event.handle, set())):
+            return self._gone[min(gone)]
         touched = {span[0] for span in (*event.reads, *event.writes)} & self._uses.keys()
         for allocation in touched:
             self._uses[allocation][event.seq] = event
-        if event.api == _LAUNCH:
+        if is_launch:
             self._baked[event.handle] = touched
         return None
 

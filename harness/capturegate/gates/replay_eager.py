@@ -10,9 +10,7 @@ from capturegate.gates.base import Comparison, Evidence, Judgement
 from capturegate.gates.capture_completes import CaptureCompletes
 from capturegate.run.result import Verdict
 from capturegate.status import Span
-from capturegate.trace import HARNESS, Event, Trace
-
-LAUNCH_API = "cudaGraphLaunch"
+from capturegate.trace import HARNESS, LAUNCH_API, Event, Trace
 
 Launches = Mapping[str, list[Event]]
 """The successful launches of each step run."""

@@ -10,12 +10,18 @@ from capturegate import notes
 from capturegate.gates.base import Evidence, Judgement
 from capturegate.gates.capture_completes import CaptureCompletes, fault_of
 from capturegate.run.result import Verdict
-from capturegate.trace import ALLOCATING_APIS, END_API, ENGINE, FREEING_APIS, Event
+from capturegate.trace import (
+    ALLOCATING_APIS,
+    END_API,
+    ENGINE,
+    FREEING_APIS,
+    INSTANTIATE_API,
+    LAUNCH_API,
+    UPDATE_API,
+    Event,
+)
 
-INSTANTIATE_API = "cudaGraphInstantiate"
-UPDATE_API = "cudaGraphExecUpdate"
 SET_PARAMS_API = "cudaGraphExecKernelNodeSetParams"
-LAUNCH_API = "cudaGraphLaunch"
 _MAKING = frozenset({END_API, SET_PARAMS_API, INSTANTIATE_API, UPDATE_API})
 _LOOKED_AT = _MAKING | ALLOCATING_APIS | FREEING_APIS | {notes.GOT, LAUNCH_API}
 

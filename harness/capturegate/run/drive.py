@@ -25,7 +25,7 @@ from capturegate.run.failures import EngineFailed, fault
 from capturegate.run.in_flight import blocking_streams, in_flight_at_begin
 from capturegate.run.result import CheckOutcome, CheckResult, Failure
 from capturegate.scenario.model import Case, Check, Step
-from capturegate.trace import BEGIN_APIS, END_API, ENGINE, FREEING_APIS, Event
+from capturegate.trace import BEGIN_APIS, END_API, ENGINE, FREEING_APIS, LAUNCH_API, Event
 
 POISON = 0xFF
 """Fill of poisoned outputs: every float32 made of it is a NaN."""
@@ -198,7 +198,7 @@ def trace_counters(events: list[Event], blocking: Iterable[int | str] = ()) -> d
     return {
         "captures": sum(e.api in BEGIN_APIS and e.capture > 0 and not e.refused for e in mine),
         "captures_ended": sum(e.api == END_API and not e.refused for e in mine),
-        "replays": sum(e.api == "cudaGraphLaunch" and not e.refused for e in mine),
+        "replays": sum(e.api == LAUNCH_API and not e.refused for e in mine),
         "driver_allocations": sum(e.allocates for e in mine),
         "driver_frees": sum(e.api in FREEING_APIS for e in mine),
         "refused_calls": sum(e.refused for e in mine),

@@ -10,7 +10,6 @@ from typing import Any
 from capturegate.adapter import Adapter
 from capturegate.errors import InputError
 from capturegate.gates.base import Evidence
-from capturegate.gates.replay_eager import LAUNCH_API
 from capturegate.run.asking import ask, kind_of
 from capturegate.run.compare import compare
 from capturegate.run.drive import Drive, drive
@@ -22,7 +21,7 @@ from capturegate.run.request import case_from_request
 from capturegate.run.result import CaseResult, Skip
 from capturegate.scenario.grammar import Expectation
 from capturegate.scenario.model import Case, Lane
-from capturegate.trace import BEGIN_APIS, Trace
+from capturegate.trace import BEGIN_APIS, LAUNCH_API, Trace
 
 
 def run_case(request: dict[str, Any], keeper: OracleKeeper | None = None) -> CaseResult:

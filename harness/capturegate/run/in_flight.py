@@ -7,12 +7,21 @@ from collections.abc import Iterable, Sequence
 
 from capturegate.backend import StreamKind
 from capturegate.status import SUCCESS
-from capturegate.trace import BEGIN_APIS, END_API, WORK_APIS, Event
+from capturegate.trace import (
+    BEGIN_APIS,
+    END_API,
+    INSTANTIATE_API,
+    LAUNCH_API,
+    UPDATE_API,
+    WORK_APIS,
+    Event,
+)
 
 LEGACY, PER_THREAD = 0, 1
 """The ids of the default streams; the second is another stream in each thread."""
-_BUILDS = frozenset({"cudaGraphInstantiate", "cudaGraphExecUpdate"})
-_SEEN = (
+CREATE_API = "cudaStreamCreateWithFlags"
+_BUILDS = frozenset({INSTANTIATE_API, UPDATE_API})
+FOLLOWED = (
     BEGIN_APIS
     | WORK_APIS
     | {
@@ -29,9 +38,8 @@ _SEEN = (
     }
     | _BUILDS
 )
+"""The calls that `Flight` takes into account; it passes over all others."""
 
-
-_LAUNCH = "cudaGraphLaunch"
 _Records = dict[int | str, bool]
 """Events that a capture records, each with whether no work was captured after that."""
 
@@ -41,7 +49,7 @@ def blocking_streams(events: Iterable[Event]) -> set[int | str]:
     return {
         event.handle
         for event in events
-        if event.api == "cudaStreamCreateWithFlags"
+        if event.api == CREATE_API
         and event.error == SUCCESS
         and (event.detail or {}).get("kind") == StreamKind.BLOCKING.value
     }
@@ -85,7 +93,7 @@ class Flight:
     def see(self, event: Event) -> int:
         """Take an event into account; what a capture that it begins has in flight."""
         api = event.api
-        if api not in _SEEN or event.error != SUCCESS:
+        if api not in FOLLOWED or event.error != SUCCESS:
             return 0
         stream = self._key(event)
         if api in BEGIN_APIS:
@@ -140,7 +148,7 @@ class Flight:
         """Take work into account, and what the graph of a launch records."""
         before = self._behind(stream)
         self._work(event.seq, stream)
-        records = self._executables.get(event.handle, {}) if event.api == _LAUNCH else {}
+        records = self._executables.get(event.handle, {}) if event.api == LAUNCH_API else {}
         for recorded, is_last in records.items():
             self._recorded[recorded] = before | {event.seq} if is_last else before
 
